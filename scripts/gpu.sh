@@ -98,7 +98,7 @@ if [ ${#tiny[@]} -gt 0 ]; then
     experiment+=(trainer=cpu data=text "data.paths=[$out/text.txt]" tokenizer.vocab_size=300 model=tiny
         model.width=32 model.layers=2 model.heads=2 model.feed_forward=64 train_length=16 encoding=alibi,nope
         tokens=640 batch_tokens=64 validation.every_tokens=320 validation.tokens=160 "precision=$precision"
-        'evaluation.extra=[0,16]' evaluation.targets=4)
+        'evaluation.offsets=[0,16]' evaluation.targets=4)
 fi
 mkdir -p "$out/done"
 [ ${#tiny[@]} -eq 0 ] || cat docs/*.md > "$out/text.txt"

@@ -23,19 +23,19 @@ def test_every_row_of_every_run_is_in_the_frame(trained_runs: dict[str, RunDirec
     assert set(frame.encoding) == {"rope", "learned"}
 
 
-def test_a_damaged_run_is_left_out_with_a_warning(
+def test_a_corrupt_run_is_left_out_with_a_warning(
     trained_runs: dict[str, RunDirectory],
 ) -> None:
     folder = trained_runs["rope"].path.parent
-    damaged = folder / "damaged"
-    damaged.mkdir()
-    (damaged / "config.yaml").write_text("seed: [")
+    corrupt = folder / "corrupt"
+    corrupt.mkdir()
+    (corrupt / "config.yaml").write_text("seed: [")
     try:
-        with pytest.warns(UserWarning, match="damaged is left out"):
+        with pytest.warns(UserWarning, match="corrupt is left out"):
             frame = posenc.results(folder)
     finally:
-        (damaged / "config.yaml").unlink()
-        damaged.rmdir()
+        (corrupt / "config.yaml").unlink()
+        corrupt.rmdir()
     assert set(frame.encoding) == {"rope", "learned"}
 
 

@@ -23,7 +23,7 @@ from posenc.config.grids import expand_config
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.data.tokenizers.word import WordTrainer
-from posenc.evaluation.requests import measurement_requests, requested_rows, training_fraction
+from posenc.evaluation.requests import measurement_requests, requested_row_keys, training_fraction
 from posenc.jobs.job_config import compose_job
 from posenc.model.build import build_meta_model, build_model
 from posenc.model.flops import evaluation_flops
@@ -232,7 +232,7 @@ def test_an_estimate_includes_the_evaluation_as_it_will_be_run(
     data = build_data(config, print)
     after = estimate(config, GPU)
     assert after == dataclasses.replace(before, data_is_prepared=True)
-    requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
+    requests = measurement_requests(config, data, requested_row_keys(config, data.fingerprint))
     model = build_meta_model(config, 257)
     fraction = training_fraction(config, model, requests)
     assert after.training_flops / after.flops == pytest.approx(fraction)
@@ -272,7 +272,7 @@ def test_evaluation_is_excluded_for_data_of_unknown_size(tmp_path: Path) -> None
 def test_the_mean_length_has_the_mean_time_per_token(planned: Callable[..., DictConfig]) -> None:
     config = planned()
     data = build_data(config, print)
-    requests = measurement_requests(config, data, requested_rows(config, data.fingerprint))
+    requests = measurement_requests(config, data, requested_row_keys(config, data.fingerprint))
     assert mean_length(requests) == (24 + 4 * 24) / 2  # as many tokens at L and 4L
     assert mean_length([]) is None
 

@@ -24,7 +24,7 @@ class Correct(Encoding):
 class Limited(Encoding):
     """A correct encoding that declares its limitation."""
 
-    limitations: Mapping[str, str] = {"shift": "the bias depends on the query's position"}
+    limitations: Mapping[str, str] = {"shift_invariant": "the bias depends on the query's position"}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)
@@ -49,7 +49,7 @@ class UnknownLimitation(Correct):
 
 
 class LimitationWithoutReason(Encoding):
-    limitations: Mapping[str, str] = {"shift": ""}
+    limitations: Mapping[str, str] = {"shift_invariant": ""}
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return -distance / (1 + pos_q)

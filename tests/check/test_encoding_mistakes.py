@@ -148,7 +148,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("Raising", 1, ["embed raised AttributeError", "'table'"]),
     ("HiddenHook", 0, ["self.window", "rename"]),
     ("OneOutput", 1, ["rotate returned float32", "queries and keys"]),
-    ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix']"]),
+    ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix_consistent']"]),
     ("ComputedTensor", 0, ["RuntimeError", "deepcopy"]),
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
     ("BlindToItself", 1, ["mask returned bool", "every query's own key"]),

@@ -1,4 +1,4 @@
-"""Errors name a damaged run and the remedy; commands on other runs are not affected."""
+"""Errors name a corrupt run and the remedy; commands on other runs are not affected."""
 
 import json
 import os
@@ -43,7 +43,7 @@ SmallRun = Callable[..., RunDirectory]
         '{"started": -1}',
     ],
 )
-def test_a_run_with_a_damaged_status_has_failed_until_its_next_start(
+def test_a_run_with_a_corrupt_status_has_failed_until_its_next_start(
     small_run: SmallRun, text: str
 ) -> None:
     run = small_run()
@@ -61,15 +61,15 @@ def test_a_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None:
 
 @pytest.mark.slow
 def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
-    intact, damaged = small_run("encoding=rope"), small_run("encoding=alibi")
+    intact, corrupt = small_run("encoding=rope"), small_run("encoding=alibi")
     assert job([str(intact.path)]) == FINISHED
     folder = [f"outputs_dir={intact.path.parents[1]}", "name=scratch"]
-    Status(state="finished", started=1.0).write(damaged.status_file)
+    Status(state="finished", started=1.0).write(corrupt.status_file)
     contents = {
-        damaged.status_file: "{",
-        damaged.evaluation_file: '{"rows": 3}',
-        damaged.metrics_file: "{\n",
-        damaged.config_file: None,
+        corrupt.status_file: "{",
+        corrupt.evaluation_file: '{"rows": 3}',
+        corrupt.metrics_file: "{\n",
+        corrupt.config_file: None,
     }
     for file, text in contents.items():
         before = file.read_bytes() if file.exists() else None
@@ -77,7 +77,7 @@ def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixt
         assert main(["status", *folder]) == 0
         assert main(["report", *folder]) == 0
         output = "".join(capsys.readouterr().out.split())  # lines may be wrapped
-        assert file.name in output and damaged.name in output, file.name
+        assert file.name in output and corrupt.name in output, file.name
         if before is None:
             file.unlink()
         else:
@@ -100,7 +100,7 @@ def test_a_directory_with_the_files_of_another_run_is_not_reported(
         sync_run(other, offline=True)
 
 
-def test_planning_continues_and_the_job_of_the_damaged_run_fails(
+def test_planning_continues_and_the_job_of_the_corrupt_run_fails(
     small_run: SmallRun, small_job: list[str]
 ) -> None:
     run = small_run("encoding=alibi")
@@ -180,7 +180,7 @@ def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
         _replace_with_link_to_nothing,
     ],
 )
-def test_a_damaged_checkpoint_is_not_used(
+def test_a_corrupt_checkpoint_is_not_used(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
 ) -> None:
     newest = list_checkpoints(finished.checkpoints)[0]
@@ -205,7 +205,7 @@ def test_a_file_where_a_folder_of_a_run_belongs_fails_the_job_without_a_tracebac
 
 def test_a_text_file_that_would_fill_the_memory_is_an_error(small_run: SmallRun) -> None:
     run = small_run()
-    for file, read in ((run.config_file, run.values), (run.metrics_file, run.metrics)):
+    for file, read in ((run.config_file, run.config_dict), (run.metrics_file, run.metrics)):
         file.touch()
         size = file.stat().st_size
         os.truncate(file, 10**12)
@@ -270,7 +270,7 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("ngrams.json", '{"rows": [{"order": 2, "data": "f", "loss": 1.0}]}'),
         ("mirror.json", "[]"),
         ("mirror.json", '{"entries": [{"row": {}}]}'),
-        ("config.yaml", "frozen: {}"),
+        ("config.yaml", "planned: {}"),
         ("config.yaml", "3"),
         ("config.yaml", "a: " + "[" * 5000),
         ("config.yaml", "about: &about {title: *about}"),
@@ -341,7 +341,7 @@ def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
     status.replace(state="interrupted").write(finished.status_file)
     assert job([str(finished.path)]) == FAILED
     assert "metrics.jsonl up to step 2 are not those" in str(finished.status().error)
-    rows[0]["training_ended"] = True
+    rows[0]["stopped_early"] = True
     finished.metrics_file.write_text(f"{json.dumps(rows[0])}\n")
     assert main(["evaluate", f"run={finished.path}"]) == 1
     assert "metrics.jsonl up to step 2 are not those" in capsys.readouterr().err
@@ -370,7 +370,7 @@ def test_a_resumed_run_uses_the_kernel_of_the_new_command(
 ) -> None:
     run = small_run("checkpoint.every_seconds=0", "kernel=reference")
     assert job([str(run.path)], lambda: len(run.metrics()) < 2) == INTERRUPTED
-    assert small_run("kernel=auto").values()["kernel"] == "auto"
+    assert small_run("kernel=auto").config_dict()["kernel"] == "auto"
     run.config_file.write_text(run.config_file.read_text().replace("kernel: auto", "kernel: flex"))
     assert job([str(run.path)]) == FAILED
     assert "use kernel=auto" in str(run.status().error)

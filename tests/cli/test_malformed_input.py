@@ -156,7 +156,7 @@ def finished(small_run: Callable[..., RunDirectory]) -> RunDirectory:
     return run
 
 
-def damaged(data: bytes, edits: list[tuple[float, bytes]]) -> bytes:
+def corrupt(data: bytes, edits: list[tuple[float, bytes]]) -> bytes:
     """At each relative position, replace some bytes with a shorter piece."""
     for position, piece in edits:
         start = int(position * len(data))
@@ -167,7 +167,7 @@ def damaged(data: bytes, edits: list[tuple[float, bytes]]) -> bytes:
 EDITS = st.lists(st.tuples(st.floats(0, 0.99), st.binary(max_size=8)), min_size=1, max_size=4)
 LINES = st.sampled_from(
     [
-        "frozen: 3",
+        "planned: 3",
         "encoding: [",
         "model: null",
         "train_length: -4",
@@ -184,7 +184,7 @@ LINES = st.sampled_from(
         "precision: [1]",
         "kernel: {a: b}",
         "modules: os",
-        "frozen: {hash: a}",
+        "planned: {hash: a}",
         "- a",
         "\t",
         "%YAML 9",
@@ -222,13 +222,13 @@ def test_malformed_checkpoints(
     run_malformed: RunMalformed,
     tmp_path: Path,
 ) -> None:
-    """The file is named by the digest of its damaged content, so only loading can detect it."""
+    """The file is named by the digest of its corrupt content, so only loading can detect it."""
     valid = finished.path.with_name("valid")
     shutil.copytree(finished.checkpoints, valid)
     before = finished.evaluation_file.read_bytes()
     try:
         newest = checkpoint.list_checkpoints(finished.checkpoints)[0]
-        data = damaged(
+        data = corrupt(
             newest.path.read_bytes(), [(position**3, piece) for position, piece in edits]
         )
 

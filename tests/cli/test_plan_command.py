@@ -39,6 +39,15 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
     assert "at 5.9e14 FLOP/s" in table and "vocabulary: 257 tokens" in table
 
 
+def test_concurrent_runs_of_this_machine_are_those_of_the_launcher(
+    small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for jobs in (1, 3):
+        words = [*small_job, f"hydra.launcher.jobs={jobs}", "machine.seconds=0.01"]
+        assert main(["plan", *words]) == 0
+        assert f"concurrent runs: {jobs}" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_task_is_estimated_without_building_its_data(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["data=task_copy", "data.alphabet_size=5", "evaluation.factors=[1]", "tokens=1e5"]
     assert main(["plan", *words, "machine=h100", "--json"]) == 0

@@ -114,7 +114,7 @@ def test_an_experiment_without_finished_runs_cannot_be_evaluated(runs: list[RunD
         select_runs(parse("evaluate", ["name=scratch"]))
 
 
-def test_a_run_with_a_damaged_configuration_matches_no_filter(runs: list[RunDirectory]) -> None:
+def test_a_run_with_a_corrupt_configuration_matches_no_filter(runs: list[RunDirectory]) -> None:
     runs[0].config_file.write_text("encoding: [")
     assert [run.name for run in filter_runs(runs, {"seed": {"1"}})] == [runs[2].name]
     assert filter_runs(runs, {}) == runs

@@ -38,10 +38,10 @@ def test_a_composition_is_a_copy_and_follows_changes_of_its_files(
     assert compose("train", ["encoding=rope"]).encoding.spectrum.base == 777
 
 
-@pytest.mark.parametrize("key", ["lengths", "extra", "factors"])
+@pytest.mark.parametrize("key", ["lengths", "offsets", "factors"])
 def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
     config = compose("train", ["experiment=alibi_extrapolation", f"evaluation.{key}=[600]"])
-    for other in ("lengths", "extra", "factors"):
+    for other in ("lengths", "offsets", "factors"):
         assert config.evaluation[other] == ([600] if other == key else None)
 
 
@@ -55,7 +55,7 @@ def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
         (["model.widht=5"], ["model.widht", "model.width"]),
         (["optimizer=adamx"], ["optimizer=adamx", "adamw"]),
         (["train_length=[5"], ["key=value"]),
-        (["evaluation.lengths=[5]", "evaluation.extra=[5]"], ["mutually exclusive"]),
+        (["evaluation.lengths=[5]", "evaluation.offsets=[5]"], ["mutually exclusive"]),
         (["hydra/launcher=ray2"], ["hydra/launcher=ray2", "pool"]),
         (["experiment=nothing"], ["experiment=nothing", "quickstart"]),
         (["encoding=[rope,alibi]"], ["omit the brackets: encoding=rope,alibi"]),

@@ -187,7 +187,7 @@ SIZED = OmegaConf.create(
         "size": "laptop",
         "grids": [{"encoding": ["nope", "alibi"], "train_length": [512, 1024]}],
         "sizes": {
-            "laptop": ["train_length=64,128", "tokens=1e6", "evaluation.extra=[0,10]"],
+            "laptop": ["train_length=64,128", "tokens=1e6", "evaluation.offsets=[0,10]"],
             "paper": [],
         },
     }
@@ -201,7 +201,7 @@ def test_a_size_overrides_the_grids() -> None:
         "encoding=nope",
         "train_length=64",
         "tokens=1e6",
-        "evaluation.extra=[0,10]",
+        "evaluation.offsets=[0,10]",
         "seed=1",
     ]
 
@@ -213,7 +213,7 @@ def test_the_command_line_overrides_the_size() -> None:
 
 def test_another_length_key_replaces_that_of_the_size() -> None:
     jobs = as_dicts(expand_config(SIZED, ["evaluation.lengths=[64]"]))
-    assert all("evaluation.extra" not in job for job in jobs)
+    assert all("evaluation.offsets" not in job for job in jobs)
     assert {job["evaluation.lengths"] for job in jobs} == {"[64]"}
 
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from compositions import composed
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, run_hash, with_added_options
+from posenc.config.identity import identity, run_hash, with_new_options
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
@@ -67,7 +67,7 @@ def test_an_option_that_older_runs_do_not_have_keeps_their_hash() -> None:
     older: Any = OmegaConf.to_container(composed("encoding=rope"), resolve=True)
     del older["model"]["qk_norm"]
     assert run_hash(identity(older, "f00d")) == digest()
-    assert with_added_options(older["model"]) == {**older["model"], "qk_norm": False}
+    assert with_new_options(older["model"]) == {**older["model"], "qk_norm": False}
 
 
 def test_notations_of_the_same_number_have_one_hash() -> None:

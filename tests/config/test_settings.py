@@ -60,7 +60,7 @@ def test_all_problems_are_in_one_message() -> None:
     ("override", "lengths"),
     [
         ("evaluation.lengths=[1024,512,512]", [512, 1024]),
-        ("evaluation.extra=[0,10,100]", [256, 266, 356]),
+        ("evaluation.offsets=[0,10,100]", [256, 266, 356]),
         ("evaluation.factors=[1,2.5,16]", [256, 640, 4096]),
         ("seed=1", [256, 512, 1024]),
     ],

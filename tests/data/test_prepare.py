@@ -211,7 +211,7 @@ def _make_meta_sparse(folder: Path) -> None:
         _make_meta_sparse,
     ],
 )
-def test_a_damaged_corpus_is_named_with_the_remedy(
+def test_a_corrupt_corpus_is_named_with_the_remedy(
     list_corpus: Make, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     def prepared() -> TokenizedData:
@@ -219,7 +219,7 @@ def test_a_damaged_corpus_is_named_with_the_remedy(
 
     folder = prepared().folder
     damage(folder)
-    with pytest.raises(RunError, match=r"is damaged.*delete this folder") as raised:
+    with pytest.raises(RunError, match=r"is corrupt.*delete this folder") as raised:
         prepared()
     assert str(folder) in str(raised.value)
     shutil.rmtree(folder)

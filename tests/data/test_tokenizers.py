@@ -192,7 +192,7 @@ def test_files_of_earlier_versions_load_with_the_same_digest(kind: str, tmp_path
 
 
 @pytest.mark.parametrize("text", ['{"model": 1}', "[]", "7", '{"kind": "x", "state": {}}'])
-def test_a_damaged_file_is_named(text: str, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_named(text: str, tmp_path: Path) -> None:
     ByteTokenizer().save(tmp_path / "tokenizer.json")
     (tmp_path / "tokenizer.json").write_text(text)
     with pytest.raises(RunError, match=r"tokenizer\.json is corrupt"):

@@ -245,7 +245,7 @@ def test_a_block_of_rows_and_keys_equals_that_part_of_the_whole(
     encoding = build(make, geometry())
     x, q, k = random_inputs(encoding.geometry, 20)
     whole = content_bias_of(encoding, x, q, k).tril()
-    start = 0 if "shift" in encoding.limitations else 9
+    start = 0 if "shift_invariant" in encoding.limitations else 9
     block = content_bias_of(encoding, x[:, start:], q[:, :, 14:], k[:, :, start:])
     torch.testing.assert_close(block.tril(14 - start), whole[:, :, 14:, start:])
 
@@ -533,13 +533,13 @@ Configured = Callable[..., DictConfig]
 
 
 @pytest.mark.parametrize(
-    ("name", "shift"), [("dape_alibi", True), ("dape_kerple", True), ("dape_fire", False)]
+    ("name", "shift_invariant"), [("dape_alibi", True), ("dape_kerple", True), ("dape_fire", False)]
 )
 def test_dape_has_the_limitations_of_its_inner_encoding(
     name: str, shift: bool, configured: Configured
 ) -> None:
     encoding = build_encoding(configured(f"encoding={name}"), [])
-    assert ("shift" not in encoding.limitations) == shift
+    assert ("shift_invariant" not in encoding.limitations) == shift
 
 
 def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:

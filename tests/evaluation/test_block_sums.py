@@ -79,7 +79,7 @@ def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
 
 def complete_rows(run: RunDirectory) -> list[dict[str, Any]]:
     """Return the rows of the run's text without a budget; other tests may have added others."""
-    data = run.config().frozen.fingerprint
+    data = run.config().planned.fingerprint
     return [r for r in run.rows() if r["data"] == data and r["count"] == r["full_count"]]
 
 

@@ -14,7 +14,7 @@ from posenc.data.dataset import TokenArray
 from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
-from posenc.evaluation.requests import missing_rows, requested_rows
+from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.evaluation.windows import Budget, TokenWindows
 from posenc.runs.evaluation_rows import largest_rows
 from posenc.runs.loss_arrays import read_arrays
@@ -117,7 +117,7 @@ def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunD
         }
     )
     data = build_data(config, print)
-    requested = requested_rows(config, data.fingerprint)
+    requested = requested_row_keys(config, data.fingerprint)
     short_run.evaluation_file.unlink()
 
     def evaluate_missing(calls: int) -> list[float]:
@@ -128,7 +128,7 @@ def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunD
             progress.append(done)
             return len(progress) < calls
 
-        missing = missing_rows(requested, short_run.rows())
+        missing = missing_row_keys(requested, short_run.rows())
         evaluate(short_run, config, data, missing, torch.device("cpu"), on_progress)
         return progress
 
@@ -137,5 +137,5 @@ def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunD
     rows = short_run.rows()
     assert 0 < len(rows) < len(requested)
     assert evaluate_missing(10**9)[-1] == pytest.approx(1.0)
-    assert missing_rows(requested, short_run.rows()) == []
+    assert missing_row_keys(requested, short_run.rows()) == []
     assert all(row in short_run.rows() for row in rows)

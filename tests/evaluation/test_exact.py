@@ -242,7 +242,7 @@ def test_wikitext_validation_through_the_command(
         for word in [*line.split(), "<eos>"]
     ]
     weights = weights_of(run)
-    measured = [row for row in run.rows() if row["data"] != run.config().frozen.fingerprint]
+    measured = [row for row in run.rows() if row["data"] != run.config().planned.fingerprint]
     assert sorted({row["length"] for row in measured}) == [250]
     for row in measured:
         total, count = oracle(weights, encoding, torch.tensor(tokens), ids["<eos>"], row["length"])

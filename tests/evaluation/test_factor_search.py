@@ -168,7 +168,7 @@ def test_another_search_of_the_same_length_is_not_overwritten(
     assert read_state(path) == before
 
 
-def test_a_damaged_search_is_refused_and_its_file_is_named(
+def test_a_corrupt_search_is_refused_and_its_file_is_named(
     copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = copied("a")

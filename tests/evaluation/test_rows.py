@@ -9,7 +9,7 @@ import pytest
 from posenc.data.dataset import TokenArray
 from posenc.evaluation.protocols.last_k import last_k
 from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
-from posenc.evaluation.requests import missing_rows
+from posenc.evaluation.requests import missing_row_keys
 from posenc.evaluation.scoring import Measurement, evaluation_row
 from posenc.evaluation.windows import TokenWindows
 
@@ -57,19 +57,19 @@ def test_accuracies_are_reported_if_counted() -> None:
 def test_a_row_with_another_key_is_missing() -> None:
     for change in ({"length": 4}, {"stride": 2}, {"swap": "pi"}, {"longest": 9}):
         other = {**KEY, **change}
-        assert missing_rows([KEY, other], [{**KEY, "count": 5, "full_count": 5}]) == [other]
+        assert missing_row_keys([KEY, other], [{**KEY, "count": 5, "full_count": 5}]) == [other]
 
 
 def test_a_row_cut_short_by_a_budget_satisfies_only_the_same_budget() -> None:
     cut_short = {**KEY, "budget_tokens": 5, "count": 5, "full_count": 10}
     same, other = {**KEY, "budget_tokens": 5}, {**KEY, "budget_tokens": 9}
-    assert missing_rows([same], [cut_short]) == []
-    assert missing_rows([other], [cut_short]) == [other]
-    assert missing_rows([KEY], [cut_short]) == [KEY]
+    assert missing_row_keys([same], [cut_short]) == []
+    assert missing_row_keys([other], [cut_short]) == [other]
+    assert missing_row_keys([KEY], [cut_short]) == [KEY]
     complete = {**cut_short, "count": 10}
-    assert missing_rows([KEY], [complete]) == missing_rows([same], [complete]) == []
+    assert missing_row_keys([KEY], [complete]) == missing_row_keys([same], [complete]) == []
 
 
 def test_a_row_without_budget_fields_is_complete() -> None:
     old = {name: KEY[name] for name in ("data", "split", "protocol", "length", "stride", "swap")}
-    assert missing_rows([KEY], [{**old, "count": 5}]) == []
+    assert missing_row_keys([KEY], [{**old, "count": 5}]) == []

@@ -92,7 +92,7 @@ def test_a_swap_equals_a_model_built_with_that_encoding(
     words = ["evaluation=nonoverlapping", f"evaluation.swaps=[{texts}]"]
     assert main(["evaluate", f"run={short_run.path}", *corpus, *words]) == 0
     printed = capsys.readouterr().out
-    trained_on = short_run.config().frozen.fingerprint
+    trained_on = short_run.config().planned.fingerprint
     rows = {row["swap"]: row for row in short_run.rows() if row["data"] != trained_on}
     rows = {swap: row for swap, row in rows.items() if row["length"] == LENGTH}
     assert set(rows) == {None, *OVERRIDES}
@@ -117,7 +117,7 @@ def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
         row
         for row in short_run.rows()
         if row["swap"] == "pi" and row["protocol"] == "nonoverlapping" and row["length"] in (12, 61)
-        if row["data"] == short_run.config().frozen.fingerprint
+        if row["data"] == short_run.config().planned.fingerprint
     )
     assert long["loss"] == pytest.approx(
         loss_of(short_run, short_tokens, OVERRIDES["pi"]), abs=1e-6

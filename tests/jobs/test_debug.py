@@ -39,10 +39,10 @@ def test_fast_replaces_the_size_of_an_experiment() -> None:
 
 def test_the_command_line_takes_precedence_over_debug() -> None:
     (config,) = jobs(
-        "debug=fast", "model=small", "train_length=128", "evaluation.extra=[5]", "debug.steps=7"
+        "debug=fast", "model=small", "train_length=128", "evaluation.offsets=[5]", "debug.steps=7"
     )
     assert (config.choices.model, config.train_length) == ("small", 128)
-    assert (list(config.evaluation.extra), config.evaluation.factors) == ([5], None)
+    assert (list(config.evaluation.offsets), config.evaluation.factors) == ([5], None)
     assert config.tokens == 7 * 512
 
 

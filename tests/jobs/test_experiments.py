@@ -14,7 +14,7 @@ from posenc.config.compose import compose
 from posenc.config.grids import expand_config
 from posenc.config.paths import conf_dir, options
 from posenc.config.steps import training_steps
-from posenc.evaluation.requests import requested_rows
+from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.job_config import compose_job, compose_sweep_jobs
 from posenc.jobs.validate import validate
 from posenc.report.claim_parser import parse_claims
@@ -39,11 +39,11 @@ def finished_run(config: Any, index: int, seed: int) -> Run:
     return Run(
         name=f"{config.choices.encoding}-{index}-s{seed}",
         label=config.choices.encoding,
-        config={**plain, "seed": seed, "frozen": {"fingerprint": "f"}},
+        config={**plain, "seed": seed, "planned": {"fingerprint": "f"}},
         status=Status(),
         rows=[
             row | {"count": 9, "full_count": 9, "tokens_hash": "a", "loss": loss, "accuracy": 0.5}
-            for row in requested_rows(config, "f")
+            for row in requested_row_keys(config, "f")
             if (loss := 3 + index + 0.1 * log(row["length"]) + 0.01 * len(str(row)) + 0.001 * seed)
         ],
         timing=[{"tokens_per_second": 100.0 + index + seed, "memory_mb": 90.0 + index}],

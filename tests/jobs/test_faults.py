@@ -256,16 +256,16 @@ def test_a_malicious_checkpoint_runs_no_code(
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[100:], lambda data: data[:-100]])
-def test_a_damaged_checkpoint_with_a_valid_digest_is_named(
+def test_a_corrupt_checkpoint_with_a_valid_digest_is_named(
     small_run: SmallRun, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     run = small_run()
     buffer = io.BytesIO()
     torch.save({"state_dict": {"model.x": torch.zeros(300)}}, buffer)
-    damaged = damage(buffer.getvalue())
+    corrupt = damage(buffer.getvalue())
 
     def write(path: Path) -> None:
-        path.write_bytes(damaged)
+        path.write_bytes(corrupt)
 
     saved = checkpoint.save_checkpoint(run.checkpoints, 7, write)
     for step in range(1, 8):

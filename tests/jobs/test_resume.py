@@ -136,7 +136,7 @@ def test_after_a_corrupt_checkpoint_the_previous_one_is_used(
     small_run: SmallRun, caplog: pytest.LogCaptureFixture
 ) -> None:
     uninterrupted = finish(small_run("name=uninterrupted"))
-    run = small_run("name=damaged", "checkpoint.every_seconds=0.01")
+    run = small_run("name=corrupt", "checkpoint.every_seconds=0.01")
     process = start(run)
     wait_for_step(run, 20, process)
     process.kill()

@@ -74,12 +74,12 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "logger": {"_target_": "posenc.tracking.tracker.NullTracker"},
         "about": None,
         "outputs_dir": "outputs",
-        "frozen": {
+        "planned": {
             "run": f"{choice}-L{train_length}-s{seed}-{digest}",
             "hash": digest,
             "fingerprint": DATA,
             "lengths": list(LENGTHS),
-            "posenc": "0.2.0",
+            "posenc_version": "0.2.0",
             "parameters": 1_048_576,
         },
     }
@@ -130,7 +130,7 @@ def write_run(
     **status: Any,
 ) -> Path:
     """A run directory in the state `finished`, unless `status` says otherwise."""
-    path = folder / config["frozen"]["run"]
+    path = folder / config["planned"]["run"]
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(OmegaConf.to_yaml(config))
     tokens = config["tokens"]
@@ -195,7 +195,7 @@ def write_experiment(folder: Path) -> Path:
         for encoding in ENCODINGS:
             for seed in (1, 2):
                 config = config_of(encoding, train_length, seed)
-                names.append(config["frozen"]["run"])
+                names.append(config["planned"]["run"])
                 if (encoding, train_length, seed) == ("nope", 128, 1):
                     write_run(folder, config, [], state="failed", error="loss is NaN", tokens=4096)
                 elif (encoding, train_length, seed) == ("nope", 128, 2):
@@ -359,7 +359,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
             for seed in (1, 2, 3):
                 config = config_of(encoding, 64, seed, data={"name": task}, batch_tokens=batch)
                 config["choices"] |= {"data": task}
-                config["frozen"] |= {"fingerprint": fingerprint}
+                config["planned"] |= {"fingerprint": fingerprint}
                 keys = {"data": fingerprint, "data_name": task, "protocol": "tasks"}
                 rows = [
                     row_of(64 * n, 1.0, accuracy=0.99 - loss * n - 0.01 * seed, exact=0.0, **keys)
@@ -406,7 +406,7 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "train_length": train_length,
         "seed": seed,
         "evaluation": {"split": "validation"},
-        "frozen": {"fingerprint": DATA},
+        "planned": {"fingerprint": DATA},
     }
     config = default | config
     full_name = f"{name}-L{train_length}-s{seed}"

@@ -128,7 +128,7 @@ def test_different_tokens_are_not_compared(tools: Any, change: dict[str, Any], r
 def test_different_training_data_are_not_compared(tools: Any) -> None:
     runs = sides(tools)
     for run in runs[3:]:
-        run.config["frozen"] = {"fingerprint": "beef"}
+        run.config["planned"] = {"fingerprint": "beef"}
         run.rows[0]["data"] = "beef"
     reason = reason_of(tools, "not comparable", runs)
     assert "f00dfeed" in reason and "beef" in reason

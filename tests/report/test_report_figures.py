@@ -104,7 +104,7 @@ def test_chance_is_drawn_over_the_task_it_belongs_to(
     row = {"data": "c0ffee", "data_name": "copy", "protocol": "tasks", "accuracy": 0.5}
     for name, data in (("known", task), ("own", {"_target_": "mine.Task"})):
         config = fabricate.config("rope", 64, 1, data=data)
-        config["frozen"]["fingerprint"] = "c0ffee"
+        config["planned"]["fingerprint"] = "c0ffee"
         fabricate.run(tmp_path / name, config, [fabricate.row(64 * n, 1.0, **row) for n in (1, 2)])
         figure = write_report(tmp_path / name, console).with_name("accuracy_by_length.svg")
         assert ("chance (0.0625)" in figure.read_text()) == (name == "known")
@@ -120,7 +120,7 @@ def test_a_report_builds_nothing_but_the_task(
     task = {"_target_": "posenc.data.tasks.copy.Copy", "examples": 500, "alphabet_size": code}
     row = {"data": "c0ffee", "data_name": "copy", "protocol": "tasks", "accuracy": 0.5}
     config = fabricate.config("rope", 64, 1, data=task)
-    config["frozen"]["fingerprint"] = "c0ffee"
+    config["planned"]["fingerprint"] = "c0ffee"
     fabricate.run(tmp_path / "sweep", config, [fabricate.row(64, 1.0, **row)])
     write_report(tmp_path / "sweep", console)
     assert "malicious" not in sys.modules
@@ -144,7 +144,7 @@ def write_positions(
         for seed in SEEDS:
             config, rows, positions = fabricate.config(encoding, 64, seed), [], {}
             for length, count in windows.items():
-                key = f"{config['frozen']['fingerprint']}.validation.{length}"
+                key = f"{config['planned']['fingerprint']}.validation.{length}"
                 values = loss + seed + np.arange(1, length + 1) / 1000
                 positions[f"{key}.sum"] = values * count
                 positions[f"{key}.count"] = np.full(length, count)

@@ -198,7 +198,7 @@ def test_a_diverged_model_has_a_row_and_a_curve(
     assert "> 1e+99" in printed(console)
 
 
-def test_a_row_without_its_number_of_tokens_is_a_damaged_file_of_one_run(
+def test_a_row_without_its_number_of_tokens_is_a_corrupt_file_of_one_run(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for seed in (1, 2):
@@ -254,7 +254,18 @@ def test_rows_of_a_run_that_is_still_training_are_left_out(
     fabricate.run(folder, config, rows, state="interrupted", tokens=9, total_tokens=10)
     index = write_report(folder, console, full=True)
     assert "2.72" not in (index.parent / "extrapolation.csv").read_text()
-    assert f"{config['frozen']['run']}: interrupted" in printed(console)
+    assert f"{config['planned']['run']}: interrupted" in printed(console)
+
+
+def test_files_of_an_earlier_report_are_removed(folder: Path, console: Console) -> None:
+    index = write_report(folder, console)
+    old = [index.with_name(name) for name in ("claims.csv", "loss_by_position-2.png", "ngrams.csv")]
+    users = index.with_name("notes.txt")
+    present = set(index.parent.iterdir())
+    for path in (*old, users):
+        path.write_text("")
+    write_report(folder, console)
+    assert set(index.parent.iterdir()) == {*present, users}
 
 
 def test_text_of_a_configuration_is_not_markup(

@@ -99,7 +99,7 @@ def test_training_data_with_one_name_and_different_content_have_their_fingerprin
     fabricate: SimpleNamespace,
 ) -> None:
     configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1)]
-    configs[1]["frozen"] = configs[1]["frozen"] | {"fingerprint": "0ddba11cafe"}
+    configs[1]["planned"] = configs[1]["planned"] | {"fingerprint": "0ddba11cafe"}
     assert run_labels(configs) == ["rope fingerprint=f00dfeed", "rope fingerprint=0ddba11c"]
 
 
@@ -107,7 +107,7 @@ def test_runs_that_differ_in_no_named_setting_have_their_hashes(
     fabricate: SimpleNamespace,
 ) -> None:
     configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1, sources="other")]
-    hashes = [config["frozen"]["hash"] for config in configs]
+    hashes = [config["planned"]["hash"] for config in configs]
     assert run_labels(configs) == [f"rope #{digest}" for digest in hashes]
 
 

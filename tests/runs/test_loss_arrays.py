@@ -1,4 +1,4 @@
-"""npz files that are damaged, or that posenc did not write."""
+"""npz files that are corrupt, or that posenc did not write."""
 
 import zipfile
 from pathlib import Path

@@ -20,7 +20,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "text", ["", "3", "null", "[1]", '["a", null]', '[{"target": "a"}]', '{"a": {}}', "[" * 10**5]
 )
-def test_a_damaged_record_trusts_nothing_and_is_replaced(record: Path, text: str) -> None:
+def test_a_corrupt_record_trusts_nothing_and_is_replaced(record: Path, text: str) -> None:
     record.write_text(text)
     assert not is_remembered(TARGET)
     remember_targets([TARGET])

@@ -25,10 +25,10 @@ def test_a_plan_writes_the_configuration_of_every_run(small_job: list[str], tmp_
     runs = planned(jobs)
     assert [run.name.rsplit("-", 1)[0] for run in runs] == ["alibi-L24-s1", "nope-L24-s1"]
     for run in runs:
-        frozen = OmegaConf.load(run.config_file)
-        assert frozen.frozen.run == run.name
-        assert frozen.frozen.lengths == [24, 96]
-        assert frozen.choices.data == "text"
+        saved = OmegaConf.load(run.config_file)
+        assert saved.planned.run == run.name
+        assert saved.planned.lengths == [24, 96]
+        assert saved.choices.data == "text"
         assert run.status().state == "pending"
         assert run.tokenizer_file.exists()
     written = read_json(tmp_path / "outputs" / "two" / "plan.json")
@@ -43,7 +43,7 @@ def test_one_invalid_job_prevents_the_whole_plan(small_job: list[str], tmp_path:
 
 
 @pytest.mark.parametrize("damage", ["link", "corrupt", "folder"])
-def test_a_damaged_plan_prevents_planning(
+def test_a_corrupt_plan_prevents_planning(
     small_job: list[str], tmp_path: Path, damage: str
 ) -> None:
     file = tmp_path / "outputs" / "scratch" / "plan.json"

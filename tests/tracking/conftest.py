@@ -39,11 +39,11 @@ CONFIG: dict[str, Any] = {
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
     "evaluation": {"lengths": [64, 256], "split": "validation"},
-    "frozen": {
+    "planned": {
         "fingerprint": "f00d",
         "parameters": 830_000,
         "lengths": [64, 256],
-        "posenc": "0.2.0",
+        "posenc_version": "0.2.0",
     },
 }
 
@@ -95,7 +95,7 @@ def config() -> DictConfig:
 
 def with_hash(config: DictConfig) -> DictConfig:
     """Set the hash of a planned configuration, and return the configuration."""
-    config.frozen.hash = run_hash(identity(config, config.frozen.fingerprint))
+    config.planned.hash = run_hash(identity(config, config.planned.fingerprint))
     return config
 
 
@@ -104,7 +104,7 @@ def save_config() -> Callable[[RunDirectory, DictConfig], None]:
     """Writes the configuration of a planned run, with its hash and name."""
 
     def save(run: RunDirectory, config: DictConfig) -> None:
-        named = OmegaConf.merge(with_hash(config), {"frozen": {"run": run.name}})
+        named = OmegaConf.merge(with_hash(config), {"planned": {"run": run.name}})
         OmegaConf.save(named, run.config_file)
 
     return save

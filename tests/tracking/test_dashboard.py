@@ -184,11 +184,11 @@ def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row)
     ]
 
 
-def test_a_damaged_run_is_left_out(experiment, capsys):
-    damaged = experiment / "alibi-L128-s1-00000000"
-    (damaged / "metrics.jsonl").write_text("[\n")
+def test_a_corrupt_run_is_left_out(experiment, capsys):
+    corrupt = experiment / "alibi-L128-s1-00000000"
+    (corrupt / "metrics.jsonl").write_text("[\n")
     spec = build_spec(experiment)
-    assert damaged.name in (printed := capsys.readouterr().out) and "metrics.jsonl" in printed
+    assert corrupt.name in (printed := capsys.readouterr().out) and "metrics.jsonl" in printed
     rules = [rule for runset in runsets(spec) for rule in runset["filters"]["filters"]]
     values = [rule["value"] for rule in rules]
     assert 64 in values and 128 not in values

@@ -96,10 +96,10 @@ def test_a_resumed_run_has_each_step_once(run, config, rows, tracker_class, step
 
 def test_a_value_that_a_callback_logs_keeps_its_name(run, config, rows):
     tracker, (row,) = CsvTracker(), rows(1, 1)
-    train(tracker, run, config, [{**row, "lr-AdamW/pg1": 0.5, "training_ended": True}])
+    train(tracker, run, config, [{**row, "lr-AdamW/pg1": 0.5, "stopped_early": True}])
     tracker.finish(failed=False)
     (logged,) = read_csv(run)
-    assert logged["lr-AdamW/pg1"] == 0.5 and "training_ended" not in logged
+    assert logged["lr-AdamW/pg1"] == 0.5 and "stopped_early" not in logged
 
 
 def test_a_full_disk_does_not_stop_a_run(run, config, rows, caplog, monkeypatch):

@@ -42,7 +42,7 @@ def cut_in_half(file: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [empty, cut_in_half, Path.unlink])
-def test_sync_rewrites_a_damaged_offline_file(
+def test_sync_rewrites_a_corrupt_offline_file(
     damage: Callable[[Path], None], finished, folder, read_offline, capsys
 ) -> None:
     (logged,) = read_offline(folder)

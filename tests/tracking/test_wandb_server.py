@@ -159,21 +159,21 @@ def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder
     assert server.history(run_id) == expected_history(run)[:3]
 
 
-def test_sync_uploads_the_other_runs_of_a_folder_with_a_damaged_one(
+def test_sync_uploads_the_other_runs_of_a_folder_with_a_corrupt_one(
     server, run, folder, config, save_config, rows, capsys
 ):
-    damaged = RunDirectory(folder / "alibi-L64-s1-00000000")
-    damaged.path.mkdir()
-    for directory in (damaged, run):
+    corrupt = RunDirectory(folder / "alibi-L64-s1-00000000")
+    corrupt.path.mkdir()
+    for directory in (corrupt, run):
         save_config(directory, config)
         for row in rows(1, 3):
             append_jsonl(directory.metrics_file, row)
         directory.status().replace(state="finished").write(directory.status_file)
-    damaged.metrics_file.write_text("[\n")
+    corrupt.metrics_file.write_text("[\n")
     assert sync(folder) == 1
     printed = capsys.readouterr()
     assert f"{run.name}: uploaded" in printed.out
-    assert damaged.name in printed.out and "metrics.jsonl" in "".join(printed.out.split())
+    assert corrupt.name in printed.out and "metrics.jsonl" in "".join(printed.out.split())
     assert "1 of 2 runs" in printed.err
     assert list(server.runs) == [f"alibi-laptop.{run.name}"]
 

@@ -93,7 +93,7 @@ def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, rea
     for key in ("train_length", "seed", "tokens", "batch_tokens", "precision", "kernel"):
         del other[key]
     other["choices"] = {}
-    del other["frozen"]["parameters"], other["frozen"]["fingerprint"]
+    del other["planned"]["parameters"], other["planned"]["fingerprint"]
     assert file.config["config"] == other
     assert {k: v for k, v in file.config.items() if k != "config"} == {
         "encoding": "rope",

@@ -156,8 +156,10 @@ def test_callbacks_change_the_hash_and_their_absence_does_not() -> None:
         digest(early),
         digest(early, "callbacks.early_stopping.patience=4"),
         digest("callbacks=[early_stopping,learning_rate_monitor]"),
+        digest(early, "validation.every_tokens=100"),
     ]
-    assert len(set(hashes)) == 4
+    assert len(set(hashes)) == 5
+    assert digest("validation.every_tokens=100") == digest()
     assert "callbacks" not in identity(compose("train", []), "f00d")
 
 

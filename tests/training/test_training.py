@@ -92,7 +92,7 @@ def test_a_failed_write_leaves_existing_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
-def test_a_damaged_checkpoint_is_logged_and_skipped(
+def test_a_corrupt_checkpoint_is_logged_and_skipped(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (5, 10):

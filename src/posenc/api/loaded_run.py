@@ -1,4 +1,4 @@
-"""`posenc.load`: a trained run as a Python object."""
+"""`posenc.load`: a finished run as a Python object."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from posenc.runs.run_directory import RunDirectory, open_run
 
 
 class LoadedRun:
-    """A trained run: configuration, tokenizer and model, with methods to score and continue text.
+    """A finished run: configuration, tokenizer and model, with methods to score and continue text.
 
     Loading is safe for a run of unknown origin: components are built only from posenc and the
     trusted `modules`, and weights are read without unpickling code.
@@ -42,7 +42,7 @@ class LoadedRun:
 
     @cached_property
     def config(self) -> DictConfig:
-        """The complete configuration, frozen when the run was planned."""
+        """The complete configuration of the run."""
         return self._read_config()
 
     @cached_property
@@ -56,7 +56,7 @@ class LoadedRun:
 
         It is on a GPU if the configuration allows it and there is one. Called with tokens [B, T],
         it returns the logits [B, T, vocab_size] of the next token at each position. Raises RunError
-        if the run is not fully trained or its checkpoint is damaged.
+        if the run is not finished or its checkpoint is corrupt.
         """
         device = select_device(self.config)
         model = load_model(self.directory, self.config, self.tokenizer.vocab_size, device)
@@ -65,7 +65,7 @@ class LoadedRun:
     @property
     def rows(self) -> list[Row]:
         """The evaluation rows of the run so far, as in `evaluation.json`."""
-        return self.directory.rows(self.config.frozen.hash)
+        return self.directory.rows(self.config.planned.hash)
 
     def score(self, text: str) -> Tensor:
         """Return the log-probability of each token of a text in nats, float32 [T] on the CPU.
@@ -150,7 +150,7 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
-    run needs an untrusted module, and RunError if the run's configuration is damaged.
+    run needs an untrusted module, and RunError if the run's configuration is corrupt.
     """
     loaded = LoadedRun(open_run(fspath(run)), modules)
     loaded.config  # noqa: B018  # reads it, so that errors are raised here

@@ -1,4 +1,4 @@
-"""Searches for LongRoPE factors for a trained run, and saves the search in the run's folder.
+"""Searches for LongRoPE factors for a finished run, and saves the search in the run's folder.
 
 `<run>/longrope/search-<length>.json` is written after each generation. An interrupted search
 resumes from this file and ends with the same factors. The best factors are saved as the swap
@@ -77,7 +77,7 @@ def search_factors(
     weights are missing, the saved search is corrupt or a loss is not finite.
     """
     _check_request(request, config)
-    data = training_data(config, "train a run on the current corpus", print_message)
+    data = training_data(config, "train a model on the current corpus", print_message)
     data.check_length(request.split, request.length)
     key = {"protocol": "nonoverlapping", "split": request.split, "length": request.length}
     windows = build_windows(data, key)
@@ -86,7 +86,7 @@ def search_factors(
     starting = _starting_factors(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
-    settings = {"run": config.frozen.hash, **{key: request[key] for key in SEARCH_KEYS}}
+    settings = {"run": config.planned.hash, **{key: request[key] for key in SEARCH_KEYS}}
     size = SearchSize(**{key: request[key] for key in SIZE_KEYS})
     propose = partial(
         next_generation,

@@ -19,7 +19,7 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
     ConfigError if the folder has no runs, and RunError if none has been evaluated.
     """
     experiment = read_experiment(Path(folder))
-    for name, reason in experiment.damaged.items():
+    for name, reason in experiment.corrupt.items():
         warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
     return pd.DataFrame(
         {

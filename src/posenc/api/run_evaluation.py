@@ -18,7 +18,7 @@ from posenc.config.settings import check_settings
 from posenc.data.build_data import evaluation_data
 from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate, supported_kernel
-from posenc.evaluation.requests import requested_rows
+from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
@@ -56,7 +56,7 @@ def build_evaluation(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
         )
     if not user_keys & set(LENGTH_KEYS):
-        request.evaluation.lengths = list(config.frozen.lengths)
+        request.evaluation.lengths = list(config.planned.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
     if "tasks" in config.evaluation.get("protocols", []) and not user_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
@@ -98,7 +98,7 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
     if not evaluation.split_is_set and len(data.splits) == 1:  # use the only split
         config.evaluation.split = data.splits[0]
     validate_evaluation_data(config, data)
-    keys = requested_rows(config, data.fingerprint)
+    keys = requested_row_keys(config, data.fingerprint)
     with console.status("evaluating") as status:
 
         def on_progress(done: float, rate: float) -> bool:

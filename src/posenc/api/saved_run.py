@@ -25,7 +25,7 @@ def run_config(
     that exists in the current folder; `trust_hint` returns the command or call that trusts a list
     of modules.
     """
-    values = run.values()
+    values = run.config_dict()
     unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}
     needed = trusted_modules(values)  # `modules` of a saved configuration are empty
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
@@ -47,9 +47,9 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
     Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then.
     """
     data = build_data(config, on_progress)
-    if data.fingerprint != config.frozen.fingerprint:
+    if data.fingerprint != config.planned.fingerprint:
         raise ConfigError(
             f"the corpus has changed since the run was trained (its fingerprint was"
-            f" {config.frozen.fingerprint} and is now {data.fingerprint}); {remedy}"
+            f" {config.planned.fingerprint} and is now {data.fingerprint}); {remedy}"
         )
     return data

@@ -33,8 +33,9 @@ AUTO = {
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> supported encodings; `auto` uses the first kernel that supports the encoding.
+"""Device -> kernel -> what it is used for; `auto` uses the first kernel that supports the encoding.
 
+Each kernel's `unsupported_reason` has the exact conditions.
 On a GPU, `flex` is used only on request, because it has not been compared with the others.
 """
 

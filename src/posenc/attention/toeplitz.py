@@ -40,8 +40,8 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
-    if encoding.overrides("bias") and "shift" in encoding.limitations:
-        return f"its bias does not depend only on distance: {encoding.limitations['shift']}"
+    if encoding.overrides("bias") and "shift_invariant" in encoding.limitations:
+        return f"its bias does not depend only on distance: {encoding.limitations['shift_invariant']}"
     if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
         return "the positions are not consecutive"
     return None
@@ -50,8 +50,8 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    Returns None unless the first, the middle and the last query have the same bias: the bias then
-    depends on the position of the query.
+    Returns None if the biases of the first, the middle and the last query differ, that is, if the
+    bias depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]

@@ -18,7 +18,7 @@ from posenc.evaluation.requests import (
     Request,
     measurement_requests,
     request_flops,
-    requested_rows,
+    requested_row_keys,
     training_flops,
 )
 from posenc.jobs.validate import validate
@@ -111,7 +111,9 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
     requests: list[Request] = []
     if data.splits is not None:
-        requests = measurement_requests(config, data.splits, requested_rows(config, fingerprint=""))
+        requests = measurement_requests(
+            config, data.splits, requested_row_keys(config, fingerprint="")
+        )
     throughput = machine.throughput(config, vocab_size, mean_length(requests))
     compiled = _compile_choice(config, steps, machine)
     return Estimate(

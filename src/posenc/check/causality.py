@@ -26,7 +26,7 @@ NUM_LATER = 3
 TOLERANCE = 1e-4  # in float32
 PROBLEMS = {
     "causal": "lets tokens depend on later ones, which the model is trained to predict",
-    "prefix": "lets tokens depend on how many tokens follow",
+    "prefix_consistent": "lets tokens depend on how many tokens follow",
 }
 
 

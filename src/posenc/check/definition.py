@@ -20,7 +20,7 @@ from posenc.check.under_test import (
 )
 from posenc.config.errors import plural
 
-LIMITATIONS = ("causal", "prefix", "shift", "any_length")
+LIMITATIONS = ("causal", "prefix_consistent", "shift_invariant", "any_length")
 MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
 MIN_DESCRIPTION_LENGTH = 20
 DTYPES = (

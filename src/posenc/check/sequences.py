@@ -58,7 +58,7 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     """outputs do not depend on sequence length"""
     length, changes = under_test.supported_length(2 * under_test.train_length)
     model, prefix = under_test.model(changes), under_test.train_length // 2
-    limitation = model.encoding.limitations.get("prefix")
+    limitation = model.encoding.limitations.get("prefix_consistent")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
         tokens = random_tokens(length)
@@ -70,7 +70,7 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
         f" {prefix} as a prefix of {length}"
     )
     if (holds := difference <= EXACT_TOLERANCE) is False:
-        evidence += dependence_location(model.encoding, "prefix")
+        evidence += dependence_location(model.encoding, "prefix_consistent")
     return compare_with_declaration(holds, evidence, limitation)
 
 
@@ -107,7 +107,7 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
         for shift in _shifts(model.encoding, pos)
     }
     shift, largest = max(differences.items(), key=lambda item: item[1])
-    limitation = model.encoding.limitations.get("shift")
+    limitation = model.encoding.limitations.get("shift_invariant")
     if limitation is None and model.encoding.overrides("embed") and largest > SHIFT_TOLERANCE:
         limitation = "position embeddings are absolute"
     evidence = f"max difference {largest:.1e} when shifted by {shift} tokens"

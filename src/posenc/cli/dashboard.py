@@ -17,9 +17,9 @@ def run(arguments: Arguments) -> int:
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    for name, reason in experiment.damaged.items():
+    for name, reason in experiment.corrupt.items():
         console.print(f"{name} is left out: {reason}", markup=False)
-    keys = read_logged_keys(folder, experiment.damaged)
+    keys = read_logged_keys(folder, experiment.corrupt)
     spec_only = "--spec" in arguments.flags
     entity, project = experiment_project(folder)
     entity = entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())

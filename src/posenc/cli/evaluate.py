@@ -1,4 +1,4 @@
-"""`posenc evaluate`: evaluate a trained run at more lengths, with swaps, or on other data."""
+"""`posenc evaluate`: evaluate a finished run at more lengths, with swaps, or on other data."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`posenc inspect`: analyze encodings without training, or the attention of a trained run."""
+"""`posenc inspect`: analyze encodings without training, or the attention of a trained model."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`posenc inspect run=...`: analyze the attention of a trained run."""
+"""`posenc inspect run=...`: analyze the attention of a trained model."""
 
 import torch
 from omegaconf import DictConfig
@@ -76,7 +76,7 @@ def _compose_request(arguments: Arguments) -> DictConfig:
 def _load_run(
     directory: RunDirectory, config: DictConfig, request: DictConfig, console: Console
 ) -> TrainedRun:
-    data = training_data(config, "train a run on the current corpus", console.print)
+    data = training_data(config, "train a model on the current corpus", console.print)
     model = load_model(directory, config, data.vocab_size, select_device(config))
     windows: dict[int, Tensor] = {}
     for length in _lengths(model.encoding, config.train_length, request.lengths):

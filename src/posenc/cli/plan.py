@@ -7,14 +7,15 @@ from rich.console import Console
 
 from posenc.benchmark.estimate import estimate_runs
 from posenc.benchmark.estimate_tables import as_json, print_estimates
-from posenc.benchmark.throughput import Machine
+from posenc.benchmark.throughput import Machine, ThisMachine
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.components import build
 from posenc.config.compose import Composer, compose
-from posenc.config.grids import sweep_jobs
+from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_sweep_jobs
+from posenc.sweeps.pool import PoolLauncher
 
 
 def run(arguments: Arguments) -> int:
@@ -22,10 +23,14 @@ def run(arguments: Arguments) -> int:
     machine_overrides = [o for o in arguments.overrides if root_key(o) == "machine"]
     overrides = [o for o in arguments.overrides if o not in machine_overrides]
     machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
-    jobs = sweep_jobs("train", overrides, folders)
+    settings = compose_sweep("train", overrides, folders)
+    jobs = expand_config(settings, overrides, folders)
     configs = compose_sweep_jobs(jobs, Composer("train", folders))
     if CFG in arguments.flags:
         return print_configs(configs)
+    launcher = build(settings.hydra.launcher, name="hydra.launcher")
+    if isinstance(machine, ThisMachine) and isinstance(launcher, PoolLauncher) and launcher.jobs:
+        machine.concurrent_runs = launcher.jobs
     torch.set_num_threads(1)  # faster than several threads for tensors of this size
     with console.status("estimating"):
         estimates = estimate_runs(configs, machine)

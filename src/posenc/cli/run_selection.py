@@ -166,7 +166,7 @@ def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirec
 
 
 def _values(run: RunDirectory) -> dict[str, str]:
-    """Return a run's values of the filter keys, as JSON; {} if its configuration is damaged."""
+    """Return a run's values of the filter keys, as JSON; {} if its configuration is corrupt."""
     try:
         config = run.config()
     except RunError:

@@ -1,4 +1,4 @@
-"""`posenc search-factors`: search for LongRoPE factors for a trained run."""
+"""`posenc search-factors`: search for LongRoPE factors for a finished run."""
 
 import shlex
 

@@ -24,7 +24,7 @@ from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.overrides import override_key, parse
 from posenc.config.paths import conf_dir, groups, options
 
-LENGTH_KEYS = ("evaluation.lengths", "evaluation.extra", "evaluation.factors")
+LENGTH_KEYS = ("evaluation.lengths", "evaluation.offsets", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
 LIST_GROUPS = ("logger", "callbacks")
 """The config groups that can be set to a list of options."""

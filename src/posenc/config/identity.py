@@ -27,8 +27,8 @@ IDENTITY_FIELDS = (
 )
 OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
 """Settings that identify a run if they are set; runs without them keep their hashes."""
-ADDED_OPTIONS = {"posenc.model.transformer.Transformer": {"qk_norm": False}}
-"""Options of the model that older runs do not have, with the value that keeps a run's hash."""
+NEW_MODEL_OPTIONS = {"posenc.model.transformer.Transformer": {"qk_norm": False}}
+"""Options that were added to the model, with the defaults that preserve an older run's hash."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
@@ -39,7 +39,9 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     plain: Any = config if is_plain else OmegaConf.to_container(config, resolve=True)
     settings = {field: plain[field] for field in IDENTITY_FIELDS}
     settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
-    settings["model"] = _without_added_options(plain["model"])
+    if plain.get("callbacks"):  # early stopping, for example, depends on when validation happens
+        settings["validation"] = plain["validation"]
+    settings["model"] = _without_new_options(plain["model"])
     modules = list(plain["modules"])
     sources: dict[str, str] = {}
     for field in SOURCE_FIELDS:
@@ -48,18 +50,18 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
-def with_added_options(model: dict[str, Any]) -> dict[str, Any]:
+def with_new_options(model: dict[str, Any]) -> dict[str, Any]:
     """Return a saved model configuration with the options that did not exist when it was saved."""
-    return model | {k: v for k, v in _added_options(model).items() if k not in model}
+    return model | {k: v for k, v in _new_options(model).items() if k not in model}
 
 
-def _without_added_options(model: dict[str, Any]) -> dict[str, Any]:
-    added = _added_options(model).items()
+def _without_new_options(model: dict[str, Any]) -> dict[str, Any]:
+    added = _new_options(model).items()
     return {key: value for key, value in model.items() if (key, value) not in added}
 
 
-def _added_options(model: dict[str, Any]) -> dict[str, Any]:
-    return ADDED_OPTIONS.get(model.get("_target_", ""), {})
+def _new_options(model: dict[str, Any]) -> dict[str, Any]:
+    return NEW_MODEL_OPTIONS.get(model.get("_target_", ""), {})
 
 
 def run_hash(identity: dict[str, Any]) -> str:
@@ -76,18 +78,18 @@ def key_without_seed(config: DictConfig) -> str:
 
 def check_identity(config: DictConfig | dict[str, Any]) -> None:
     """Raise RunError if a saved configuration no longer has the hash that names its run."""
-    frozen = config["frozen"]
-    digest = run_hash(identity(config, frozen["fingerprint"]))
-    if digest != frozen["hash"]:
+    planned = config["planned"]
+    digest = run_hash(identity(config, planned["fingerprint"]))
+    if digest != planned["hash"]:
         raise RunError(
-            f"the run was planned with hash {frozen['hash']} but now has hash {digest}: its"
+            f"the run was planned with hash {planned['hash']} but now has hash {digest}: its"
             f" config.yaml or the source code of a custom class has been edited since; undo the"
             f" edit, or rerun the command to plan the edited run"
         )
 
 
 def check_untrusted_identity(config: dict[str, Any]) -> None:
-    """Like `check_identity`, but skips a run with custom classes, which it would have to import."""
+    """Like `check_identity`, but skips runs with custom classes, which it does not import."""
     with suppress(ConfigError):  # a class that is not trusted
         check_identity({**config, "modules": []})
 

@@ -39,7 +39,7 @@ TYPES: dict[str, Any] = {
     "cache_dir": str,
     "modules": list[str],
     "evaluation.lengths": list[int] | None,
-    "evaluation.extra": list[int] | None,
+    "evaluation.offsets": list[int] | None,
     "evaluation.factors": list[float] | None,
     "evaluation.protocols": list[str],
     "evaluation.stride": int | None,
@@ -105,8 +105,8 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     evaluation, length = config.evaluation, config.train_length
     if evaluation.lengths is not None:
         lengths = list(evaluation.lengths)
-    elif evaluation.extra is not None:
-        lengths = [length + extra for extra in evaluation.extra]
+    elif evaluation.offsets is not None:
+        lengths = [length + extra for extra in evaluation.offsets]
     else:
         factors = DEFAULT_FACTORS if evaluation.factors is None else evaluation.factors
         lengths = [round(length * factor) for factor in factors]

@@ -1,4 +1,4 @@
-"""Detects damaged files of a prepared corpus, which would silently change the results.
+"""Detects corrupt files of a prepared corpus, which would silently change the results.
 
 `meta.json` has the SHA-256 of every other file and a digest of its own contents. Reading a large
 corpus takes time, so the files are verified once per machine, and again when a file's size or
@@ -32,7 +32,7 @@ META_TYPES: dict[str, Any] = {
 MAX_TOKENIZER_BYTES = 2**30
 """The maximum size of a file other than the tokens, whose sizes `meta.json` has."""
 DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""Exceptions that are raised by reading a damaged `meta.json`."""
+"""Exceptions that are raised by reading a corrupt `meta.json`."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
 """The keys of each split in `meta.json`."""
 
@@ -51,7 +51,7 @@ def _file_digests(folder: Path) -> dict[str, str]:
 def read_meta(folder: Path) -> dict[str, Any]:
     """Return the `meta.json` of a prepared corpus.
 
-    Raises RunError if that file or one that it describes is missing or damaged. A corpus prepared
+    Raises RunError if that file or one that it describes is missing or corrupt. A corpus prepared
     by posenc 0.1 has no digests: only the sizes of its files and the range of its tokens are
     checked.
     """
@@ -66,7 +66,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         reason = f"meta.json has unexpected contents ({describe_error(error)})"
     if reason:
         raise RunError(
-            f"the prepared corpus {folder} is damaged: {reason}; delete this folder, and the next"
+            f"the prepared corpus {folder} is corrupt: {reason}; delete this folder, and the next"
             f" command prepares the corpus again"
         )
     return meta
@@ -91,11 +91,11 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
             f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"
             f" {meta['vocab_size']} tokens"
         )
-    return _damaged_file(folder, meta)
+    return _corrupt_file(folder, meta)
 
 
-def _damaged_file(folder: Path, meta: dict[str, Any]) -> str | None:
-    """Return what is wrong with the first damaged file, or None."""
+def _corrupt_file(folder: Path, meta: dict[str, Any]) -> str | None:
+    """Return what is wrong with the first corrupt file, or None."""
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}
@@ -138,7 +138,7 @@ def _digest(file: Path) -> str:
 def _read_record(file: Path) -> Any:
     try:
         return read_json(file)
-    except RunError:  # it is missing or damaged, and is written again
+    except RunError:  # it is missing or corrupt, and is written again
         return None
 
 

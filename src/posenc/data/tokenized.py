@@ -15,7 +15,7 @@ from posenc.data.tokenizers import Tokenizer, load_tokenizer
 
 
 class TokenizedData(Dataset):
-    """The tokens in a folder that `prepare` has written. Raises RunError if a file is damaged."""
+    """The tokens in a folder that `prepare` has written. Raises RunError if a file is corrupt."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

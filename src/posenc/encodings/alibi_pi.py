@@ -35,7 +35,7 @@ class AlibiPi(Wrapper):
         self.factor = factor
         self.fixed_factor = scaling_factor(factor, geometry.train_length, geometry.train_length)
         if factor is None:
-            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
+            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
 
     def positions(self, length: int, device: torch.device) -> Tensor:
         pos, train_length = self.inner.positions(length, device), self.geometry.train_length

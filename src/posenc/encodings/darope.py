@@ -28,7 +28,9 @@ class DaRope(PerLayer):
     `base` is that of RoPE's frequencies f_p = base^(-2p/d).
     """
 
-    limitations: Mapping[str, str] = {"shift": "learned positions are not linear in the position"}
+    limitations: Mapping[str, str] = {
+        "shift_invariant": "learned positions are not linear in the position"
+    }
 
     def __init__(
         self, geometry: Geometry, *, base: float = 500000.0, layout: Layout = "half"

@@ -67,7 +67,7 @@ class Drope(Wrapper):
         self.dropped = dropped
         self.limitations = self._limitations_before
         if dropped and self.scale:
-            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
+            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)

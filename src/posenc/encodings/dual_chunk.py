@@ -49,7 +49,7 @@ class DualChunk(Wrapper):
             raise ValueError(f"scale={scale} must be non-negative and finite")
         self.scale = scale
         if scale:
-            self.limitations = {**self.limitations, "prefix": LENGTH_TEMPERATURE_REASON}
+            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         chunk, size = self.chunk_size, self.chunk_size - self.local_size

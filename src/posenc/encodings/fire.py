@@ -22,7 +22,7 @@ class Fire(Encoding):
     """An MLP of psi(distance) / psi(max(query position, threshold))."""
 
     limitations: Mapping[str, str] = {
-        "shift": "distance is divided by a function of the query's position"
+        "shift_invariant": "distance is divided by a function of the query's position"
     }
 
     def __init__(

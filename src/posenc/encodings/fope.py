@@ -55,7 +55,9 @@ class Fope(PerLayer):
             self._initialize(matrix[:, : len(self.frequencies), : self.mixed_pairs], gain)
         self.mixing = nn.Parameter(mixing, requires_grad=trainable)
         if gain > 0:
-            self.limitations = {"shift": "cosines and sines are mixed by different matrices"}
+            self.limitations = {
+                "shift_invariant": "cosines and sines are mixed by different matrices"
+            }
 
     def _initialize(self, matrix: Tensor, gain: float) -> None:
         """Set the initial values [H, n, n'] of A or B in one layer."""

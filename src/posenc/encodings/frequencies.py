@@ -36,7 +36,9 @@ class SinusoidalFrequencies(nn.Module):
             spectrum(width, train_length, length) for length in (train_length, 2 * train_length)
         )
         length_dependent = short_factor != long_factor or not torch.equal(short, long)
-        self.limitations = {"prefix": LENGTH_DEPENDENT_REASON} if length_dependent else {}
+        self.limitations = (
+            {"prefix_consistent": LENGTH_DEPENDENT_REASON} if length_dependent else {}
+        )
         self.offset = nn.Parameter(torch.zeros(width // 2)) if trainable else None
 
     def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:

@@ -43,7 +43,7 @@ class GrapeAP(PerLayer):
         self.weight = nn.Parameter(0.5 * geometry.width**-0.5 * torch.randn(shape))
         if variant != "relative":
             self.limitations = {
-                "shift": "only keys are rotated, not the query they are compared to"
+                "shift_invariant": "only keys are rotated, not the query they are compared to"
             }
 
     def content_bias(

@@ -44,7 +44,7 @@ def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
 class RandomWalk(Encoding):
     """Adds the return probabilities of random walks, mapped to the model's width."""
 
-    limitations: Mapping[str, str] = {"prefix": LAST_NODE_REASON}
+    limitations: Mapping[str, str] = {"prefix_consistent": LAST_NODE_REASON}
 
     def __init__(self, geometry: Geometry, *, walk_length: int = 16) -> None:
         super().__init__(geometry)
@@ -81,7 +81,7 @@ class Degree(Encoding):
     All degrees of num_degrees - 1 or more share the last row of the table.
     """
 
-    limitations: Mapping[str, str] = {"prefix": LAST_NODE_REASON}
+    limitations: Mapping[str, str] = {"prefix_consistent": LAST_NODE_REASON}
 
     def __init__(self, geometry: Geometry, *, num_degrees: int = 512, std: float = 0.02) -> None:
         super().__init__(geometry)

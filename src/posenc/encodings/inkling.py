@@ -49,7 +49,9 @@ class Inkling(PerLayer):
         extents = [extent if self.is_global(i) else size for i in range(geometry.layers)]
         self.curves = nn.ParameterList(0.02 * torch.randn(d_rel, extent) for extent in extents)
         if alpha > 0:
-            self.limitations = {"shift": "the temperature depends on the position of the query"}
+            self.limitations = {
+                "shift_invariant": "the temperature depends on the position of the query"
+            }
 
     def is_global(self, index: int) -> bool:
         return (index + 1) % self.every == 0 or index == self.geometry.layers - 1

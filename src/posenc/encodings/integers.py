@@ -35,7 +35,7 @@ class ScaledIntegers(Encoding):
     """Adds the position divided by the last position of the sequence, T - 1 by default."""
 
     limitations: Mapping[str, str] = {
-        "prefix": "positions are divided by the last position of the sequence"
+        "prefix_consistent": "positions are divided by the last position of the sequence"
     }
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:

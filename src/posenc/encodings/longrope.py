@@ -27,7 +27,7 @@ class LongRope(Rope):
     starting point of the paper's search for factors.
     """
 
-    limitations: Mapping[str, str] = {"shift": "the first positions are not rescaled"}
+    limitations: Mapping[str, str] = {"shift_invariant": "the first positions are not rescaled"}
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Randomized(Wrapper):
         _validate(self.inner, max_length, geometry.train_length)
         self.limitations = {
             **self.limitations,
-            "prefix": "the positions of a sequence are drawn together",
+            "prefix_consistent": "the positions of a sequence are drawn together",
         }
         if eval_positions != "arange":
             self.limitations["any_length"] = f"positions are drawn from {max_length} values"

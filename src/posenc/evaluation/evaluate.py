@@ -81,7 +81,7 @@ def evaluate(
             )
             if result is None:
                 return rows
-            rows += save_rows(run, config.frozen.hash, data, request, result)
+            rows += save_rows(run, config.planned.hash, data, request, result)
             completed += request.tokens
     return rows
 
@@ -101,7 +101,7 @@ def load_model(
         if not weight.isfinite().all():
             raise RunError(
                 f"{checkpoint.path}: {name} has values that are NaN or infinite, because the"
-                f" training diverged or the file was changed; train the run again with a lower"
+                f" training diverged or the file was changed; rerun the command with a lower"
                 f" learning rate"
             )
     return model.to(device)
@@ -161,11 +161,11 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
     command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"
     if run.status().state == "finished":
         return RunError(
-            f"{run.name} was fully trained, but {latest}; to train the rest again, delete"
+            f"{run.name} had finished, but {latest}; to repeat the missing steps, delete"
             f" {run.status_file} and run {command}"
         )
     return RunError(
-        f"{run.name} is not fully trained: {latest}; finish its training with {command}"
+        f"the training of {run.name} is not complete: {latest}; resume it with {command}"
     )
 
 
@@ -178,7 +178,7 @@ def _load(
 ) -> Decoder:
     """Return the model with the weights of `checkpoint`; see `build_model` for the arguments."""
     model = build_model(config, vocab_size, encoding, kernel)
-    weights = checkpoint.weights(config.frozen.hash)
+    weights = checkpoint.weights(config.planned.hash)
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:

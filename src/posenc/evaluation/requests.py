@@ -56,7 +56,7 @@ class Request:
         return self.keys[0]["at_tokens"]
 
 
-def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
+def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]:
     """Return the keys of all rows that `config` requests on the data with this fingerprint.
 
     The field `stride` is the number of targets scored per window: the value of the protocol's
@@ -88,7 +88,7 @@ def requested_rows(config: DictConfig, fingerprint: str) -> list[dict[str, Any]]
     return keys
 
 
-def missing_rows(
+def missing_row_keys(
     requested: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the requested keys that no existing row satisfies."""

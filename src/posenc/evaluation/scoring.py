@@ -1,4 +1,4 @@
-"""Measures a model's loss: sums those of the scored targets in float64, and saves them as rows."""
+"""Sums the losses of the scored targets in float64, and saves the sums as evaluation rows."""
 
 import math
 import time

@@ -1,1 +1,1 @@
-"""Analysis of an encoding without training, and of the attention of a trained run."""
+"""Analysis of an encoding without training, and of the attention of a trained model."""

@@ -31,8 +31,8 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.ngram_baseline import ngram_rows
 from posenc.evaluation.requests import (
     measurement_requests,
-    missing_rows,
-    requested_rows,
+    missing_row_keys,
+    requested_row_keys,
     training_fraction,
 )
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
@@ -115,11 +115,11 @@ def _run(
     encoding = build_encoding(config, modules)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
     data = build_data(config, log.info)
-    if data.fingerprint != config.frozen.fingerprint:
+    if data.fingerprint != config.planned.fingerprint:
         raise RunError(
             f"the corpus or tokenizer has changed since planning: the data's fingerprint was"
-            f" {config.frozen.fingerprint} and is now {data.fingerprint}; rerun the command to plan"
-            f" a run with the changed data"
+            f" {config.planned.fingerprint} and is now {data.fingerprint}; rerun the command to"
+            f" plan a run with the changed data"
         )
     tracker = NullTracker()
     if rank() == 0:
@@ -156,7 +156,7 @@ def _resolve_settings(
         compile=compiled.enabled,
         compile_reason=compiled.reason,
         micro_batch_tokens=config.micro_batch_tokens,
-        parameters=config.frozen.parameters,
+        parameters=config.planned.parameters,
     )
     if progress.status.resolved and list_checkpoints(run.checkpoints):
         current, saved = resolved, progress.status.resolved
@@ -169,7 +169,7 @@ def _resolve_settings(
         resolved = replace(resolved, **{name: getattr(current, name) for name in chosen})
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())
-    log.info("posenc %s, %s", config.frozen.posenc, resolved)
+    log.info("posenc %s, %s", config.planned.posenc_version, resolved)
     total_tokens = num_steps * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
     return resolved
@@ -178,7 +178,7 @@ def _resolve_settings(
 def _train_and_evaluate(session: Session) -> bool:
     """Train, then compute missing rows. Returns False if a stop was requested before the end."""
     run, config, data = session.run, session.config, session.data
-    requested = requested_rows(config, data.fingerprint)
+    requested = requested_row_keys(config, data.fingerprint)
     requests = measurement_requests(config, data, requested)
     model = build_meta_model(config, data.vocab_size, session.encoding)
     fit_fraction = training_fraction(config, model, requests)
@@ -191,10 +191,12 @@ def _train_and_evaluate(session: Session) -> bool:
         return not session.stop.requested()
 
     if missing := broadcast_from_rank0(
-        lambda: missing_rows(requested, run.rows(config.frozen.hash))
+        lambda: missing_row_keys(requested, run.rows(config.planned.hash))
     ):
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
     if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
         write_json(run.ngrams_file, {"rows": ngram_rows(config, data)})
-    return not broadcast_from_rank0(lambda: missing_rows(requested, run.rows(config.frozen.hash)))
+    return not broadcast_from_rank0(
+        lambda: missing_row_keys(requested, run.rows(config.planned.hash))
+    )

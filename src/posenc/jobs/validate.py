@@ -160,7 +160,7 @@ def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
 def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
     length, limit = max(evaluation_lengths(config)), encoding.max_length()
     if limit is not None and length > limit:
-        is_trained = "frozen" in config
+        is_trained = "planned" in config
         adjustable = not is_trained and config.encoding.get("max_length", 0) in (None, limit)
         higher_limit = f"set encoding.max_length={length} or " if adjustable else ""
         raise ConfigError(

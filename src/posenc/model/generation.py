@@ -106,7 +106,7 @@ def cache_unsupported_reason(encoding: Encoding) -> str | None:
             continue
         if not f"{definition.__module__}.".startswith(f"{LIBRARY}."):
             return f"{definition.__module__}.{definition.__qualname__} is not part of posenc"
-        for limitation in ("causal", "prefix"):
+        for limitation in ("causal", "prefix_consistent"):
             if limitation in module.limitations:
                 return module.limitations[limitation]
     return None

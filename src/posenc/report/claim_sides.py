@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a value, a change or trend of values, or an n-gram model."""
+"""The sides of a comparison that are measured: a value, or a change or trend of values."""
 
 import re
 from collections.abc import Mapping, Sequence

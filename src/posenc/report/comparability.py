@@ -78,7 +78,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
     different tokens, because some protocols score only the end of each window.
     """
     if left.run is not right.run:
-        a, b = (sample.run.config["frozen"]["fingerprint"] for sample in (left, right))
+        a, b = (sample.run.config["planned"]["fingerprint"] for sample in (left, right))
         if a != b:
             raise NoVerdictError(
                 "not comparable",

@@ -91,8 +91,8 @@ def missing_runs(experiment: Experiment) -> list[str]:
         if not run.rows or run.status.state != "finished"
     ]
     lines += [f"{name}: planned, not started" for name in experiment.not_started]
-    lines += [f"{name}: {reason}" for name, reason in experiment.damaged.items()]
-    total = len(experiment.runs) + len(experiment.not_started) + len(experiment.damaged)
+    lines += [f"{name}: {reason}" for name, reason in experiment.corrupt.items()]
+    total = len(experiment.runs) + len(experiment.not_started) + len(experiment.corrupt)
     return [f"{len(lines)} of {total} runs missing:", *lines] if lines else []
 
 

@@ -146,7 +146,7 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
     The main measurement is the one on the training corpus, without a swap and, if they were
     evaluated, in non-overlapping windows.
     """
-    train_data = {run.config["frozen"]["fingerprint"] for run in experiment.runs}
+    train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
     scored_tokens: dict[tuple[EvaluationKey, int], set[int]] = {}
@@ -225,7 +225,7 @@ def _ngrams(
 def _chance(experiment: Experiment, data: str) -> float | None:
     """Return the chance accuracy on a task that runs were trained on; None if unknown."""
     configs = (run.config for run in experiment.runs)
-    node = next((c["data"] for c in configs if c["frozen"]["fingerprint"] == data), None)
+    node = next((c["data"] for c in configs if c["planned"]["fingerprint"] == data), None)
     try:
         task = build(OmegaConf.create(node or {}), name="data")
     except ConfigError:  # a custom task, or parameters of another posenc version

@@ -89,7 +89,7 @@ class Run:
         """
         keys = {"split": self.config["evaluation"]["split"], "at_tokens": at_tokens, **row_keys}
         corpus = keys.pop("corpus", None)
-        keys |= {"data_name": corpus} if corpus else {"data": self.config["frozen"]["fingerprint"]}
+        keys |= {"data_name": corpus} if corpus else {"data": self.config["planned"]["fingerprint"]}
         return [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
 
     def blocks(self, row: Row) -> BlockSums | None:
@@ -120,7 +120,7 @@ class Experiment:
     """The runs in a folder, in the order of its plan, and the other contents of the plan.
 
     `command` is the command that planned the runs, `not_started` names planned runs without a
-    directory, `damaged` maps runs that cannot be read to the reason, and `about` has the
+    directory, `corrupt` maps runs that cannot be read to the reason, and `about` has the
     experiment's own descriptions.
     """
 
@@ -129,7 +129,7 @@ class Experiment:
     command: str
     runs: Sequence[Run]
     not_started: Sequence[str] = ()
-    damaged: Mapping[str, str] = field(default_factory=dict)
+    corrupt: Mapping[str, str] = field(default_factory=dict)
     about: Mapping[str, Any] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     premises: Sequence[Claim] = ()
@@ -153,7 +153,7 @@ class Experiment:
 def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experiment:
     """Read the runs in an experiment's folder, or only those that `select` returns.
 
-    A run with damaged files does not affect the others. Raises ConfigError if the folder contains
+    A run with corrupt files does not affect the others. Raises ConfigError if the folder contains
     no runs, and RunError if no run has been evaluated.
     """
     directories = list_runs(folder)
@@ -166,24 +166,24 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
         selected = {run.name for run in directories}
         planned = [name for name in planned if name in selected]
     order = {name: i for i, name in enumerate(planned)}
-    runs, damaged = _read_runs(directories)
+    runs, corrupt = _read_runs(directories)
     missing = "config.yaml is missing; rerun the command to write it again"
-    damaged |= {
+    corrupt |= {
         name: RunDirectory(folder / name).status().error or missing
         for name in order
         if (folder / name).is_dir() and not (folder / name / "config.yaml").exists()
     }
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
-        raise RunError(_none_evaluated(folder, runs, damaged))
-    present = {*damaged, *(run.name for run in runs)}
+        raise RunError(_none_evaluated(folder, runs, corrupt))
+    present = {*corrupt, *(run.name for run in runs)}
     return Experiment(
         name=folder.resolve().name,
         folder=_with_short_paths(str(folder)),
         command=_with_short_paths(plan.get("command") or ""),
         runs=runs,
         not_started=[name for name in order if name not in present],
-        damaged=damaged,
+        corrupt=corrupt,
         about=plan.get("about") or runs[0].config.get("about") or {},
         claims=parse_claims(plan.get("claims")),
         premises=parse_claims(plan.get("premises"), "premises"),
@@ -194,27 +194,27 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
 def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str, str]]:
     """Return the runs that can be read, and the reason for each run that cannot."""
     runs: list[Run] = []
-    damaged: dict[str, str] = {}
+    corrupt: dict[str, str] = {}
     for directory in directories:
         try:
             runs.append(_read_run(directory))
         except RunError as error:
-            damaged[directory.name] = _with_short_paths(str(error))
+            corrupt[directory.name] = _with_short_paths(str(error))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [
         replace(run, label=label, rows=[*comparable, *others], comparable_rows=comparable)
         for run, label, (comparable, others) in zip(runs, labels, selected, strict=True)
-    ], damaged
+    ], corrupt
 
 
 def _read_run(directory: RunDirectory) -> Run:
-    config, status = directory.verified_values(), directory.status()
+    config, status = directory.verified_config_dict(), directory.status()
     status = status.replace(error=_with_short_paths(status.error or "") or None)
     log = directory.metrics()
     directory.check_metrics(status, log)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
-    rows = read_evaluation(directory.evaluation_file, config["frozen"]["hash"]) if trained else []
+    rows = read_evaluation(directory.evaluation_file, config["planned"]["hash"]) if trained else []
     return Run(
         name=directory.name,
         label=directory.name,
@@ -241,9 +241,9 @@ def _no_runs(folder: Path) -> str:
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 
-def _none_evaluated(folder: Path, runs: Sequence[Run], damaged: Mapping[str, str]) -> str:
-    if damaged:
-        run, reason = next(iter(damaged.items()))
+def _none_evaluated(folder: Path, runs: Sequence[Run], corrupt: Mapping[str, str]) -> str:
+    if corrupt:
+        run, reason = next(iter(corrupt.items()))
         return f"{folder}: no run can be reported; {run}: {reason}"
     states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))

@@ -17,7 +17,7 @@ def experimental_setup(
     runs = experiment.evaluated
     lengths = _join_distinct((str(run.train_length) for run in runs), ", ")
     parameters = sorted(
-        run.status.resolved.get("parameters") or run.config["frozen"]["parameters"] or 0
+        run.status.resolved.get("parameters") or run.config["planned"]["parameters"] or 0
         for run in runs
     )
     sizes = _join_distinct((f"{parameters[0]:,}", f"{parameters[-1]:,}"), " to ")
@@ -27,7 +27,7 @@ def experimental_setup(
     )
     data = _join_distinct(
         f"{format_setting(run.config['choices'].get('data'))}"
-        f" (data {run.config['frozen']['fingerprint'][:8]})"
+        f" (data {run.config['planned']['fingerprint'][:8]})"
         for run in runs
     )
     kernels = (f"{r.label}: {format_setting(r.status.resolved.get('kernel'))}" for r in runs)
@@ -61,11 +61,11 @@ def describe_choice(runs: Sequence[Run], group: str) -> str:
 
 
 def posenc_versions(runs: Sequence[Run]) -> str:
-    return _join_distinct(format_setting(run.config["frozen"]["posenc"]) for run in runs)
+    return _join_distinct(format_setting(run.config["planned"]["posenc_version"]) for run in runs)
 
 
 def data_fingerprints(runs: Sequence[Run]) -> str:
-    return _join_distinct(run.config["frozen"]["fingerprint"] for run in runs)
+    return _join_distinct(run.config["planned"]["fingerprint"] for run in runs)
 
 
 def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:

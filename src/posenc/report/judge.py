@@ -80,11 +80,11 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
 def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> ClauseVerdict:
     try:
         pairs = paired_samples(clause, train_length, experiment)
-    except NoVerdictError as obstacle:
-        return ClauseVerdict(clause, obstacle.outcome, obstacle.reason)
+    except NoVerdictError as error:
+        return ClauseVerdict(clause, error.outcome, error.reason)
     verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, pairs.seeds)
-    if pairs.obstacle:
-        verdict = replace(verdict, outcome=pairs.obstacle.outcome, reason=pairs.obstacle.reason)
+    if pairs.error:
+        verdict = replace(verdict, outcome=pairs.error.outcome, reason=pairs.error.reason)
     if not pairs.seeds:
         return verdict
     scale = clause.scale
@@ -97,7 +97,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         right=scale.in_unit(fmean(pairs.right)),
         difference=TInterval(scale.difference(interval.mean), *ends),
     )
-    if pairs.obstacle or interval.low is None or interval.high is None:
+    if pairs.error or interval.low is None or interval.high is None:
         return verdict
     margin = scale.margin(clause.margin)
     outcome = compare(clause.comparison, interval.low, interval.high, margin)

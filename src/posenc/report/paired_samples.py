@@ -24,12 +24,12 @@ from posenc.report.run_samples import (
 
 @dataclass(frozen=True)
 class Pairs:
-    """The numbers of both sides by seed; `obstacle` is None if there are enough for a verdict."""
+    """The numbers of both sides by seed; `error` is None if there are enough for a verdict."""
 
     seeds: tuple[int, ...]
     left: tuple[float, ...]
     right: tuple[float, ...]
-    obstacle: NoVerdictError | None
+    error: NoVerdictError | None
 
 
 def paired_samples(clause: Clause, train_length: int, experiment: Experiment) -> Pairs:
@@ -42,23 +42,23 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
     longest = longest_length(list(zip(values, runs, strict=True)))
     lengths = [evaluation_length(value, train_length, longest) for value in values]
     pairs: dict[int, tuple[float, float]] = {}
-    obstacles: list[NoVerdictError] = []
+    errors: list[NoVerdictError] = []
     for seed in sorted(set.intersection(*map(set, runs))):
         measured = zip(values, (by_seed[seed] for by_seed in runs), lengths, strict=True)
         try:
             samples = [sample(*arguments, experiment) for arguments in measured]
             pairs[seed] = _pair(clause, samples, train_length)
-        except NoVerdictError as obstacle:
-            if obstacle.outcome == "not comparable":
+        except NoVerdictError as error:
+            if error.outcome == "not comparable":
                 raise
-            obstacles.append(obstacle)
+            errors.append(error)
     if len(pairs) < MIN_SEEDS:
-        obstacles.append(_too_few_seeds(list(pairs), experiment))
+        errors.append(_too_few_seeds(list(pairs), experiment))
     return Pairs(
         seeds=tuple(pairs),
         left=tuple(left for left, _ in pairs.values()),
         right=tuple(right for _, right in pairs.values()),
-        obstacle=obstacles[0] if len(pairs) < MIN_SEEDS else None,
+        error=errors[0] if len(pairs) < MIN_SEEDS else None,
     )
 
 

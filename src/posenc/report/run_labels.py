@@ -38,7 +38,7 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
     ambiguous = {key for key, count in Counter(keys).items() if count > 1}
     return [
-        f"{key[0]} #{config['frozen']['hash']}" if key in ambiguous else key[0]
+        f"{key[0]} #{config['planned']['hash']}" if key in ambiguous else key[0]
         for key, config in zip(keys, configs, strict=True)
     ]
 
@@ -113,7 +113,7 @@ def _settings(config: dict[str, Any]) -> Iterator[Setting]:
     yield Setting("callbacks", list(callbacks) or None, ())
     for path, value in flatten(callbacks, "callbacks"):
         yield Setting(path, value, ())
-    yield Setting("data.fingerprint", config["frozen"]["fingerprint"][:8], _data_context(config))
+    yield Setting("data.fingerprint", config["planned"]["fingerprint"][:8], _data_context(config))
     for name in LABELED_SETTINGS:
         yield Setting(name, config.get(name), ())
 

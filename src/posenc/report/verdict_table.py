@@ -18,7 +18,7 @@ NUMBERS_NOTE = (
     " interval, of 95% unless the claim says otherwise. A claim holds if the whole interval is on"
     " the claimed side of the margin, fails if it is on the other side, and is undecided if the"
     f" interval includes the margin. Fewer than {MIN_SEEDS} seeds are too few for a verdict."
-    " `equals` is judged by two one-sided tests (TOST) at 5% each: it holds if the 90% interval,"
+    " `equal` is tested by two one-sided tests (TOST) at 5% each: it holds if the 90% interval,"
     " which is shown, lies between the margins."
 )
 PREMISES_NOTE = (

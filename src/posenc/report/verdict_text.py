@@ -18,7 +18,7 @@ OUTCOME_TEXTS: dict[Outcome, tuple[str, str]] = {
     "not comparable": ("not comparable", "not comparable"),
     "premise not met": ("with a premise not met", "with a premise not met"),
 }
-"""Outcome -> its text after a count of one, and after other counts."""
+"""Outcome -> its singular and plural texts, which follow a count."""
 
 
 def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[Verdict]]]:
@@ -40,10 +40,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         counts[outcome] += 1
         mixed[outcome] += len({verdict.outcome for verdict in group}) > 1
     texts = []
-    for outcome, (text_for_one, text_for_several) in OUTCOME_TEXTS.items():
+    for outcome, (for_one, for_several) in OUTCOME_TEXTS.items():
         if count := counts[outcome]:
             note = f" ({mixed[outcome]} at some training lengths only)" if mixed[outcome] else ""
-            texts.append(f"{count} {text_for_one if count == 1 else text_for_several}{note}")
+            texts.append(f"{count} {for_one if count == 1 else for_several}{note}")
     return ", ".join(texts)
 
 

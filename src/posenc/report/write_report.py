@@ -17,6 +17,10 @@ from posenc.report.verdict_table import verdict_tables, verdicts_csv
 from posenc.report.verdict_text import summary
 from posenc.runs.files import write_atomic
 
+FILE_PREFIXES = ("claims.", "accuracy", "extrapolation.", "perplexity_", "relative_perplexity_")
+FILE_PREFIXES += ("loss_by_position", "ngrams.csv", "blocks.csv")
+"""The beginnings of the names of a report's files, apart from index.html and runs.csv."""
+
 
 def write_report(
     folder: Path,
@@ -29,7 +33,8 @@ def write_report(
     """Write and print a report of the runs in `folder`, and return the path of its index.html.
 
     The report is in `folder`/report/ or, if it covers only the runs that `select` returns, in
-    `folder`/report-selected/. Prints the main results, or everything if `full`. Raises ConfigError
+    `folder`/report-selected/. Files of an earlier report are
+    replaced or removed. Prints the main results, or everything if `full`. Raises ConfigError
     if `folder` contains no runs, and RunError if no run has been evaluated. If `strict`, raises
     RunError if a premise does not hold or a claim fails, after the report has been written.
     """
@@ -51,6 +56,9 @@ def write_report(
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
     index = folder / ("report-selected" if select else "report") / "index.html"
+    for path in index.parent.glob("*"):
+        if path.name not in files and path.name.startswith(FILE_PREFIXES):  # of an earlier report
+            path.unlink()
     for name, data in files.items():
         write_atomic(index.with_name(name), data)
     write_atomic(index, report_page(results, files).html())

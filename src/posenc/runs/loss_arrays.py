@@ -40,7 +40,7 @@ NPZ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Exceptions that are raised by reading a damaged npz file."""
+"""Exceptions that are raised by reading a corrupt npz file."""
 
 
 class BlockSums(NamedTuple):

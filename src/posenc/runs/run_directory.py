@@ -10,7 +10,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError, first_line
-from posenc.config.identity import check_untrusted_identity, with_added_options
+from posenc.config.identity import check_untrusted_identity, with_new_options
 from posenc.config.saved_yaml import load_yaml
 from posenc.config.settings import TYPES, check_settings
 from posenc.config.values import walk
@@ -33,19 +33,19 @@ PLANNED_TYPES = {
     **{key: TYPES[key] for key in ("gradient_clip", "precision", "kernel", "evaluation.split")},
     **dict.fromkeys(("encoding", "model", "optimizer", "schedule", "logger"), dict),
     **{f"choices.{group}": str for group in ("encoding", "model", "data")},
-    "frozen.hash": str,
-    "frozen.fingerprint": str,
-    "frozen.lengths": list[int],
-    "frozen.parameters": int,
-    "frozen.posenc": str,
+    "planned.hash": str,
+    "planned.fingerprint": str,
+    "planned.lengths": list[int],
+    "planned.parameters": int,
+    "planned.posenc_version": str,
 }
-"""Keys that commands read from a planned configuration; planning adds those in `frozen`."""
+"""Keys that commands read from a saved configuration; planning adds those in `planned`."""
 
 MAX_CONFIG_BYTES = 1_000_000
-"""The maximum size of a `config.yaml`; those of the shipped experiments have 6 kB."""
+"""The maximum size of a `config.yaml`; those of the shipped experiments are about 6 kB."""
 
-CONFIG_ERRORS = (yaml.YAMLError, ValueError, OSError)
-"""Exceptions that are raised by reading a damaged YAML file."""
+YAML_READ_ERRORS = (yaml.YAMLError, ValueError, OSError)
+"""Exceptions that are raised by reading a corrupt YAML file."""
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -58,9 +58,9 @@ PLAN_TYPES = {
 }
 
 METRICS = ("tokens", "loss", "learning_rate", "gradient_norm", "validation_loss")
-"""The numbers that a row of `metrics.jsonl` may have besides `step`."""
+"""The numbers that posenc logs in a row of `metrics.jsonl`; Lightning callbacks may add others."""
 
-TRAINING_ENDED = "training_ended"
+STOPPED_EARLY = "stopped_early"
 """The key that marks the row of `metrics.jsonl` at which a callback ended the training."""
 
 COPY_LOCK = ".copy.lock"
@@ -94,21 +94,21 @@ class RunDirectory:
         self.lock_file = path / ".lock"
 
     def config(self) -> DictConfig:
-        """Return `values()` as a DictConfig, from which components are built."""
-        return OmegaConf.create(self.values())
+        """Return `config_dict()` as a DictConfig, from which components are built."""
+        return OmegaConf.create(self.config_dict())
 
-    def values(self) -> dict[str, Any]:
-        """Read the configuration that was frozen when the run was planned.
+    def config_dict(self) -> dict[str, Any]:
+        """Read the configuration that planning wrote.
 
         Its `modules` are empty: the command line decides which modules are trusted, not this file.
-        Options that were added since have the values at which they change nothing.
+        Options that were introduced since have the defaults that preserve the old behavior.
         Raises RunError if the file is corrupt, was not written by planning, contains an alias or
         an interpolation, or was written by posenc 0.1, and if the directory contains a symbolic
         link.
         """
         try:
             values = load_yaml(read_text(self.config_file, MAX_CONFIG_BYTES))
-        except CONFIG_ERRORS as error:
+        except YAML_READ_ERRORS as error:
             raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
         if not isinstance(values, dict):
             raise RunError(f"{self.config_file} is not a mapping")
@@ -118,6 +118,11 @@ class RunDirectory:
                     f"{self.config_file}: {key} is an interpolation, which could read environment"
                     f" variables; planning does not write interpolations"
                 )
+        if "frozen" in values and "planned" not in values:
+            raise RunError(
+                f"{self.path} was created by posenc 0.1, whose settings have different names; train"
+                f" it again with this version, in another folder"
+            )
         try:
             check_settings(values, PLANNED_TYPES)
         except ConfigError as error:
@@ -125,23 +130,18 @@ class RunDirectory:
                 f"{self.config_file} is not the configuration of a planned run ({error})"
             ) from None
         reject_links(contents(self.path))
-        version = values["frozen"]["posenc"]
-        if not VERSION.fullmatch(version):
-            raise RunError(f"{self.config_file}: frozen.posenc is not a version")
-        if version.startswith("0.1."):
-            raise RunError(
-                f"{self.path} was created by posenc {version}, whose settings have different names;"
-                f" train the run again with this version"
-            )
-        return {**values, "model": with_added_options(values["model"]), "modules": []}
+        if not VERSION.fullmatch(values["planned"]["posenc_version"]):
+            raise RunError(f"{self.config_file}: planned.posenc_version is not a version")
+        return {**values, "model": with_new_options(values["model"]), "modules": []}
 
-    def verified_values(self) -> dict[str, Any]:
-        """Return `values()` of a run whose results are combined with those of other runs.
+    def verified_config_dict(self) -> dict[str, Any]:
+        """Return `config_dict()` of a run whose results are combined with those of other runs.
 
-        Also raises RunError if the configuration has been edited since the run was planned, or if
-        the directory does not have the run's name; see `check_name`.
+        Also raises RunError if the configuration has been edited since the run was planned (not
+        checked for a run with custom classes, which it would have to import), or if the directory
+        does not have the run's name; see `check_name`.
         """
-        values = self.values()
+        values = self.config_dict()
         check_untrusted_identity(values)
         self.check_name(values)
         return values
@@ -151,7 +151,7 @@ class RunDirectory:
 
         Otherwise it could be a copy of another run, which would count twice.
         """
-        name = values["frozen"].get("run")
+        name = values["planned"].get("run")
         if name != self.path.absolute().name:
             raise RunError(
                 f"{self.path} is not the directory of the run that its config.yaml names; rename"
@@ -194,18 +194,19 @@ class RunDirectory:
         return rows
 
     def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
-        """Raise RunError if the training log is not the one with which the run was finished."""
+        """Raise RunError if the training log is not the one that the run had when it finished."""
         expected = status.metrics_digest if status.state == "finished" else None
         if expected not in (None, RowsDigest(rows).hexdigest()):
             raise RunError(
                 f"{self.metrics_file} is not the training log of this run (it is older, edited or"
-                f" from another run); restore it, or delete {self.path} and train the run again"
+                f" from another run); restore it, or delete {self.path} and rerun its"
+                f" command"
             )
 
     def trained_steps(self, planned: int) -> int:
         """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""
         rows = self.metrics()[-1:]
-        return rows[0]["step"] if rows and rows[0].get(TRAINING_ENDED) else planned
+        return rows[0]["step"] if rows and rows[0].get(STOPPED_EARLY) else planned
 
     def timing(self) -> list[dict[str, Any]]:
         return read_jsonl(self.timing_file)
@@ -252,7 +253,7 @@ def run_paths(run: RunDirectory) -> list[Path]:
     Raises RunError unless the directory has the name of the run in its configuration, and is not a
     symbolic link, so that no other folder is mistaken for a run.
     """
-    run.check_name(run.values())
+    run.check_name(run.config_dict())
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
     folder, name = run.path.resolve().parent, run.path.resolve().name

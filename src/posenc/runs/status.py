@@ -82,7 +82,7 @@ class Status:
     def read(cls, path: Path) -> "Status":
         """Read the status file `path`; if there is none, the run is pending.
 
-        A damaged file is reported as a failed run instead of an exception, so that commands on
+        A corrupt file is reported as a failed run instead of an exception, so that commands on
         other runs continue. Unknown keys, which a later version may write, are ignored.
         """
         try:

@@ -42,7 +42,7 @@ def _record() -> Path | None:
 
 
 def _remembered(record: Path) -> set[str]:
-    """Return the recorded entries; a record that is damaged counts as empty."""
+    """Return the recorded entries; a record that is corrupt counts as empty."""
     try:
         entries = read_json(record, [])
     except RunError:

@@ -34,7 +34,7 @@ class Launcher(Protocol):
     """Launches the runs of a sweep.
 
     `local` is True if the runs use this machine's devices; planning then checks that they exist.
-    Progress is printed on `console`.
+    Progress is printed to `console`.
     """
 
     local: bool
@@ -53,4 +53,4 @@ def check_positive(**options: int | None) -> None:
     """Raise ConfigError if an option of a launcher is neither null nor a positive integer."""
     for name, value in options.items():
         if value is not None and (not isinstance(value, int) or value < 1):
-            raise ConfigError(f"hydra.launcher.{name}={value} must be at least 1")
+            raise ConfigError(f"hydra.launcher.{name}={value} must be a positive integer or null")

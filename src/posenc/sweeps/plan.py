@@ -20,7 +20,7 @@ from posenc.config.steps import evaluated_steps
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
-from posenc.evaluation.requests import missing_rows, requested_rows
+from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
@@ -75,8 +75,9 @@ def plan(
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job.
 
-    Raises ConfigError if any job is invalid, and RunError if the experiment's plan is damaged,
-    before anything is written. `command` is the user's command line, which `posenc status` prints.
+    Raises ConfigError if any job is invalid, and RunError if the experiment's plan is corrupt,
+    before any run directory is written; prepared data
+    may have been. `command` is the user's command line, which `posenc status` prints.
     Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
     If `local`, runs must fit this machine.
     """
@@ -114,7 +115,7 @@ def plan(
 
 
 def _check_plans(configs: Sequence[DictConfig]) -> None:
-    """Raise RunError if an experiment's `plan.json` is damaged."""
+    """Raise RunError if an experiment's `plan.json` is corrupt."""
     for folder in {Path(config.outputs_dir) / config.name for config in configs}:
         read_plan(folder)
 
@@ -156,13 +157,13 @@ def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:
     """Name the run, and complete its configuration."""
     digest = run_hash(identity(config, data.fingerprint))
     name = f"{config.choices.encoding}-L{config.train_length}-s{config.seed}-{digest}"
-    config.frozen = {
+    config.planned = {
         "run": name,
         "hash": digest,
         "fingerprint": data.fingerprint,
         "lengths": evaluation_lengths(config),
         "parameters": parameters,
-        "posenc": __version__,
+        "posenc_version": __version__,
     }
     return Job(RunDirectory(Path(config.outputs_dir) / config.name / name), config, data)
 
@@ -197,15 +198,15 @@ def _check_directory(job: Job) -> None:
         existing = job.run.config()
         existing.modules = job.config.modules
         check(existing.encoding, name="encoding", modules=list(existing.modules))
-        digest = run_hash(identity(existing, existing.frozen.fingerprint))
+        digest = run_hash(identity(existing, existing.planned.fingerprint))
     except Exception as error:
         raise ConfigError(
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
-    if digest != job.config.frozen.hash:
+    if digest != job.config.planned.hash:
         raise ConfigError(
             f"{path} belongs to a different configuration (hash {digest}, not"
-            f" {job.config.frozen.hash}); delete it, move it elsewhere or use a different name=..."
+            f" {job.config.planned.hash}); delete it, move it elsewhere or use a different name=..."
         )
     if missing := _token_counts_without_weights(job):
         raise ConfigError(
@@ -219,18 +220,18 @@ def _token_counts_without_weights(job: Job) -> list[int]:
     """Return the requested `at_tokens` that training passed without keeping the weights."""
     trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
     kept = {weights.step for weights in list_weights(job.run.checkpoints)}
-    missing = {key["at_tokens"] for key in _missing_rows(job)} - {None}
+    missing = {key["at_tokens"] for key in _missing_row_keys(job)} - {None}
     steps = {at_tokens: evaluated_steps(job.config)[at_tokens] for at_tokens in missing}
     return sorted(at for at, step in steps.items() if step <= trained and step not in kept)
 
 
-def _missing_rows(job: Job) -> list[dict[str, Any]]:
+def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
     """Return the requested evaluation rows that a run lacks: all of them if its file is corrupt."""
     try:
         rows = job.run.rows()
     except RunError:  # reported by the run's own process, so that other runs continue
         rows = []
-    return missing_rows(requested_rows(job.config, job.data.fingerprint), rows)
+    return missing_row_keys(requested_row_keys(job.config, job.data.fingerprint), rows)
 
 
 def _write_run(job: Job) -> None:
@@ -240,15 +241,15 @@ def _write_run(job: Job) -> None:
         return
     config = job.config
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
-        # A partly trained run keeps all settings except those in UPDATED_ON_RESUME.
+        # A partially completed run keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
-        config.frozen.lengths = job.config.frozen.lengths
+        config.planned.lengths = job.config.planned.lengths
     write_atomic(run.config_file, dump_yaml(OmegaConf.to_container(config)))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
-    if not run.status_file.exists() or (status.state == "finished" and _missing_rows(job)):
+    if not run.status_file.exists() or (status.state == "finished" and _missing_row_keys(job)):
         status.replace(state="pending", work_done=0.0).write(run.status_file)
 
 

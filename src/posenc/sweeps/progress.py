@@ -194,7 +194,7 @@ def _run_table(rows: Sequence[Row]) -> Table:
 
 
 def _latest_loss(file: Path) -> float | None:
-    """Return the loss of the last complete line of `metrics.jsonl`; None if it is damaged."""
+    """Return the loss of the last complete line of `metrics.jsonl`; None if it is corrupt."""
     with suppress(OSError, ValueError, IndexError, AttributeError):
         with file.open("rb") as metrics:
             metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))

@@ -20,10 +20,9 @@ class RayLauncher(Launcher):
     stops, the tasks save a checkpoint and end.
     """
 
-    local = False
-
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
+        self.local = address is None
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
         self.console = Console(stderr=True)
 

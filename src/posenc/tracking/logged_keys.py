@@ -56,12 +56,12 @@ class LoggedKeys:
         return [*panels.values(), *with_swaps.values()]
 
 
-def read_logged_keys(folder: Path, damaged: Collection[str] = ()) -> LoggedKeys:
+def read_logged_keys(folder: Path, corrupt: Collection[str] = ()) -> LoggedKeys:
     """Return the keys that `posenc sync` uploads for the evaluated runs in `folder`.
 
-    `damaged` holds the names of runs to skip.
+    `corrupt` holds the names of runs to skip.
     """
-    runs = [run for run in list_runs(folder) if run.name not in damaged and run.rows()]
+    runs = [run for run in list_runs(folder) if run.name not in corrupt and run.rows()]
     configs = [run.config() for run in runs]
     encodings = {config.choices.encoding for config in configs}
     one_variant_per_encoding = len({variant(config) for config in configs}) == len(encodings)

@@ -139,7 +139,7 @@ class MirrorFile:
 
 
 def wandb_is_complete(directory: RunDirectory) -> bool | None:
-    """Return `MirrorFile.is_complete`, or False if `mirror.json` is damaged."""
+    """Return `MirrorFile.is_complete`, or False if `mirror.json` is corrupt."""
     try:
         return MirrorFile(directory).is_complete
     except RunError:

@@ -27,14 +27,14 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.
     Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
-    reached, and another PosencError if the run's own files are damaged.
+    reached, and another PosencError if the run's own files are corrupt.
     """
     if not permanent_rows(directory):
         return "not started"
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        tracker, values = find_tracker(directory), directory.verified_values()
+        tracker, values = find_tracker(directory), directory.verified_config_dict()
         directory.check_metrics(directory.status(), directory.metrics())
         if offline and MirrorFile(directory).is_complete:
             return "complete"
@@ -88,6 +88,6 @@ def experiment_project(folder: Path) -> tuple[str | None, str]:
 def find_tracker(directory: RunDirectory) -> WandbTracker:
     """Return the run's W&B tracker, or the default one if the run used another logger.
 
-    Raises RunError or ConfigError if the run's configuration is damaged.
+    Raises RunError or ConfigError if the run's configuration is corrupt.
     """
     return wandb_tracker(directory.config().logger) or WandbTracker()

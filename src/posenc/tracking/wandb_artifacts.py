@@ -39,7 +39,7 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
     """
     import wandb
 
-    fingerprint = config.frozen.fingerprint
+    fingerprint = config.planned.fingerprint
     meta_file = Path(config.get("cache_dir") or "") / fingerprint / "meta.json"
     description = {
         "fingerprint": fingerprint,

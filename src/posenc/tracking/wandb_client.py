@@ -73,7 +73,7 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
             raise WandbError(f"cannot open an {mode} W&B run: {one_line(error)}") from None
     try:
         yield run
-    except PosencError:  # a damaged file of the run, not W&B
+    except PosencError:  # a corrupt file of the run, not W&B
         abandon_run(run)
         raise
     except (Exception, SystemExit) as error:
@@ -82,7 +82,7 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
 
 
 @contextmanager
-def short_requests() -> Generator[None]:
+def http_timeout() -> Generator[None]:
     """Limit the duration of wandb's own requests, such as the one that precedes a table."""
     with process_state_restored():
         os.environ["WANDB_HTTP_TIMEOUT"] = str(REQUEST_TIMEOUT)

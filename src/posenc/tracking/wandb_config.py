@@ -24,7 +24,7 @@ TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
 SHOWN_IN_FLAT_KEYS = {
     "choices": ("encoding", "model", "data"),
-    "frozen": ("parameters", "fingerprint", "run"),
+    "planned": ("parameters", "fingerprint", "run"),
 }
 """Node of the configuration -> its keys that are already among the flat keys."""
 
@@ -76,8 +76,8 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
         "variant": encoding,
         "series": f"{encoding} L={config.train_length}",
         **{key: config[key] for key in FLAT_KEYS},
-        "parameters": config.frozen.parameters,
-        "data_fingerprint": config.frozen.fingerprint,
+        "parameters": config.planned.parameters,
+        "data_fingerprint": config.planned.fingerprint,
         "token_order_digest": token_order_digest(config),
         "run": run.name,
         "experiment": experiment_folder(run).name,
@@ -101,7 +101,7 @@ def token_order_digest(config: DictConfig) -> str:
 
     Runs with the same digest can be compared pairwise.
     """
-    values = [config.frozen.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
+    values = [config.planned.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 

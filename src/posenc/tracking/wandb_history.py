@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from posenc.runs.evaluation_rows import largest_rows
 from posenc.runs.loss_arrays import bin_positions, positions_name
-from posenc.runs.run_directory import TRAINING_ENDED
+from posenc.runs.run_directory import STOPPED_EARLY
 
 MAIN_SPLIT = "validation"
 LENGTH_AXIS = "extrapolation/length"
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 def training_row(row: Row) -> Row:
     """Return a row of `metrics.jsonl` with W&B's metric names; callbacks choose their own."""
-    return {TRAINING_METRICS.get(key, key): row[key] for key in row if key != TRAINING_ENDED}
+    return {TRAINING_METRICS.get(key, key): row[key] for key in row if key != STOPPED_EARLY}
 
 
 def evaluation_history(
@@ -115,7 +115,7 @@ def _position_curve(row: Row, config: DictConfig) -> str:
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
     """Return the row's corpus, split, swap and training tokens, omitting the run's defaults."""
-    other_corpus = row["data_name"] if row["data"] != config.frozen.fingerprint else None
+    other_corpus = row["data_name"] if row["data"] != config.planned.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")
     at_tokens = row.get("at_tokens") and f"at-tokens-{row['at_tokens']}"

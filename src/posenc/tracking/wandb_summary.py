@@ -40,7 +40,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     the longest length divided by the perplexity at the training length. All values are for the
     final weights.
     """
-    validation_key = (config.frozen.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
+    validation_key = (config.planned.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     perplexity = {
         row["length"]: row["perplexity"]
         for row in largest_rows(rows)

@@ -20,10 +20,10 @@ from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
+    http_timeout,
     offline_run,
     online_run,
     open_run,
-    short_requests,
 )
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
 
@@ -80,7 +80,7 @@ class WandbTracker(Tracker):
 
     def finish(self, failed: bool, error: str | None = None) -> None:
         if self._run is not None:
-            with self._failures_as_warnings(), short_requests():
+            with self._failures_as_warnings(), http_timeout():
                 if error is not None:
                     title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE]
                     self._run.alert(title, error, level="ERROR")

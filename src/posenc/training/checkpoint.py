@@ -53,9 +53,9 @@ class Checkpoint:
         """
         try:
             contents = torch.load(self.path, map_location="cpu", weights_only=True, mmap=mmap)
-        except OSError:  # the file could not be read, which does not mean that it is damaged
+        except OSError:  # the file could not be read, which does not mean that it is corrupt
             raise
-        except Exception as error:  # damaged bytes can make torch.load raise anything
+        except Exception as error:  # corrupt bytes can make torch.load raise anything
             raise self.load_error(error) from error
         if not isinstance(contents, dict) or not isinstance(contents.get("state_dict"), dict):
             raise self.load_error(KeyError("state_dict"))
@@ -97,7 +97,7 @@ def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> C
     """Save a checkpoint atomically and keep only the newest two.
 
     `write` fills a temporary file, which is renamed once it is on disk. Checkpoints of later steps
-    are removed too: the run could not resume from them, because they or the metrics were damaged.
+    are removed too: the run could not resume from them, because they or the metrics were corrupt.
     """
     checkpoint = _write_file(folder, "step", step, write)
     checkpoints = list_checkpoints(folder)

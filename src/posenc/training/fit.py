@@ -1,4 +1,4 @@
-"""Trains a run until its token budget is used up, resuming from its last checkpoint."""
+"""Trains a model until its token budget is used up, resuming from its last checkpoint."""
 
 import logging
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         return True
     if checkpoint:
         # Checks the contents: for a corrupt checkpoint, Lightning would print a traceback.
-        checkpoint.load(config.frozen.hash)
+        checkpoint.load(config.planned.hash)
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):
@@ -70,7 +70,7 @@ def fit(session: Session, training_fraction: float) -> bool:
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
-    if trainer.global_step < steps.total and not recorder.ended_early:
+    if trainer.global_step < steps.total and not recorder.stopped_early:
         return False
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)
     return True
@@ -98,7 +98,7 @@ def build_module(
         steps.total,
         config.seed,
         compile=compiled,
-        run_hash=OmegaConf.select(config, "frozen.hash"),
+        run_hash=OmegaConf.select(config, "planned.hash"),
     )
 
 

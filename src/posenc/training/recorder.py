@@ -16,7 +16,7 @@ from posenc.config.errors import RunError
 from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import RowsDigest, append_jsonl, flush_to_disk
-from posenc.runs.run_directory import TRAINING_ENDED
+from posenc.runs.run_directory import STOPPED_EARLY
 from posenc.training.callbacks import MONITORED, CallbackMetrics
 from posenc.training.checkpoint import (
     METRICS_DIGEST,
@@ -50,7 +50,7 @@ class Recorder(pl.Callback):
     ) -> None:
         self.session, self.steps, self.training_fraction = session, steps, training_fraction
         self.validate, self.callbacks, self.callback_metrics = validate, callbacks, callback_metrics
-        self.ended_early = False
+        self.stopped_early = False
         config = session.config
         self.batch_tokens: int = config.batch_tokens
         every_tokens = config.validation.every_tokens or 0
@@ -90,13 +90,13 @@ class Recorder(pl.Callback):
         loss, stop, save = self._synchronize()
         row = self._metrics(step, loss, getattr(pl_module, "gradient_norm", None))
         self._notify_callbacks(trainer, pl_module, row)
-        self.ended_early = trainer.should_stop and step < self.steps.total
+        self.stopped_early = trainer.should_stop and step < self.steps.total
         self._log_compile_seconds()
         self._record(row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
-        if save or stop or self.ended_early or step == self.steps.total:
+        if save or stop or self.stopped_early or step == self.steps.total:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()
             self.session.log_metrics(self._unlogged_rows)
@@ -168,8 +168,8 @@ class Recorder(pl.Callback):
         """Write the row of a step, including the metrics that the callbacks logged."""
         logged = self.callback_metrics.take() if self.callback_metrics else {}
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
-        if self.ended_early:
-            row[TRAINING_ENDED] = True
+        if self.stopped_early:
+            row[STOPPED_EARLY] = True
         if rank() == 0:
             append_jsonl(self.session.run.metrics_file, row)
             self._metrics_digest.update([row])

@@ -21,7 +21,7 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer that was saved to `path`. Raises RunError if a file is damaged.
+    """Return the tokenizer that was saved to `path`. Raises RunError if a file is corrupt.
 
     Files of earlier versions have the kind and the `state()` of the tokenizer.
     """

@@ -1,4 +1,4 @@
-"""The last `k` positions of consecutive windows, with at least length - k tokens of context.
+"""The last `k` positions of consecutive windows, with more than length - k tokens of context.
 
 Different lengths score different tokens, and longer windows score fewer. The tail, which is shorter
 than a window, is left out.

@@ -1,9 +1,9 @@
 """A window advances by `stride` tokens and scores the new ones (Press et al. 2022, appendix B).
 
-The tokens from b * stride to (b + 1) * stride - 1 are scored with the length - stride tokens before
-them as context, or fewer near the start of the text: fairseq's `--context-window C` with
-C = length - stride. All tokens whose context reaches the start of the text are scored in one
-window. stride=1 is the paper's S = 1; stride=length is nonoverlapping.
+The targets from b * stride to (b + 1) * stride - 1 are scored in one window, the first of them with
+length - stride + 1 tokens of context, or fewer near the start of the text: fairseq's
+`--context-window C` with C = length - stride. All tokens whose context reaches the start of the
+text are scored in one window. stride=1 is the paper's S = 1; stride=length is nonoverlapping.
 """
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""Analysis of a trained run: attention, scores, frequencies, parameters and embeddings."""
+"""Analysis of a finished run: attention, scores, frequencies, parameters and embeddings."""
