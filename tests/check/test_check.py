@@ -23,7 +23,7 @@ RunChecks = Callable[..., Results]
 
 BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     ("UnknownLimitation", {}, {"declares_limitations": "shfit unknown"}),
-    ("LimitationWithoutReason", {}, {"declares_limitations": "shift declared without"}),
+    ("LimitationWithoutReason", {}, {"declares_limitations": "shift_invariant declared without"}),
     (
         "ReturnsFloat64",
         {},

@@ -40,8 +40,9 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
-    if encoding.overrides("bias") and "shift_invariant" in encoding.limitations:
-        return f"its bias does not depend only on distance: {encoding.limitations['shift_invariant']}"
+    limitation = encoding.limitations.get("shift_invariant")
+    if encoding.overrides("bias") and limitation is not None:
+        return f"its bias does not depend only on distance: {limitation}"
     if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
         return "the positions are not consecutive"
     return None

@@ -137,9 +137,8 @@ class RunDirectory:
     def verified_config_dict(self) -> dict[str, Any]:
         """Return `config_dict()` of a run whose results are combined with those of other runs.
 
-        Also raises RunError if the configuration has been edited since the run was planned (not
-        checked for a run with custom classes, which it would have to import), or if the directory
-        does not have the run's name; see `check_name`.
+        Also raises RunError if the configuration has been edited (not checked for a run with custom
+        classes, which would be imported) or the directory does not have the run's name.
         """
         values = self.config_dict()
         check_untrusted_identity(values)

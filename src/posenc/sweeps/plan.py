@@ -75,9 +75,8 @@ def plan(
 ) -> list[PlannedRun]:
     """Plan a run for the overrides of each job.
 
-    Raises ConfigError if any job is invalid, and RunError if the experiment's plan is corrupt,
-    before any run directory is written; prepared data
-    may have been. `command` is the user's command line, which `posenc status` prints.
+    Before any run directory is written, raises ConfigError if a job is invalid, and RunError if the
+    experiment's plan is corrupt. `command` is the command line, which `posenc status` prints.
     Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
     If `local`, runs must fit this machine.
     """
