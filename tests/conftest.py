@@ -1,9 +1,11 @@
 """Fixtures for all tests: small configurations, a generated corpus, very small runs."""
 
+import hashlib
 import os
 import random
 import signal
 from collections.abc import Callable, Generator
+from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -13,7 +15,9 @@ import torch
 from omegaconf import DictConfig
 
 from compositions import composed, composer
+from posenc.config import compose
 from posenc.model.linear import ONEDNN
+from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
@@ -59,6 +63,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=deselected)
         items[:] = [item for item in items if item not in deselected]
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_compositions(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """The processes of a test run share Hydra's compositions of the shipped options in a folder."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compositions"
+    folder.mkdir(exist_ok=True)
+    pickled_composition = compose._pickled_composition
+
+    @cache
+    def shared(*arguments: Any) -> bytes:
+        key = repr((*arguments[:-1], sorted(arguments[-1])))
+        path = folder / hashlib.sha256(key.encode()).hexdigest()
+        if not path.exists():
+            write_atomic(path, pickled_composition(*arguments))
+        return path.read_bytes()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compose, "_pickled_composition", shared)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -309,6 +309,13 @@ class ValueBiasInHalfPrecision(Encoding):
         return mean.to(weights.dtype).expand(*weights.shape[:-1], self.geometry.head_width)
 
 
+class WithoutHeadIndex(Encoding):
+    """Multiplies slopes by distances without `[head]`, so sizes in messages depend on lengths."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return torch.ones(4, dtype=distance.dtype) * distance
+
+
 class Raising(Encoding):
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Any:
         raise RuntimeError("no bias\ntoday")

@@ -166,8 +166,16 @@ def test_a_hook_that_raises_is_a_failure_in_one_line_and_other_properties_are_ch
         "parameters_have_effect",
     }
     assert results.keys() - evidence.keys() == unaffected
-    assert "Raising.bias raised RuntimeError: no bias today (" in evidence.pop("shapes_are_correct")
+    message = evidence.pop("shapes_are_correct")
+    assert "Raising.bias raised RuntimeError: no bias today (" in message
+    assert "with head [4, 1, 1], distance [3, 7], pos_q [3, 1]" in message
     assert set(evidence.values()) == {"the same error as above"}
+
+
+def test_errors_of_one_line_are_described_once(run_checks: RunChecks) -> None:
+    first, *others = failures(run_checks("WithoutHeadIndex")).values()
+    assert "size of tensor a (4) must match the size of tensor b (7)" in first
+    assert set(others) == {"RuntimeError in the same line as above"}
 
 
 def test_every_property_has_a_short_description() -> None:

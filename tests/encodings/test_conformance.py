@@ -1,5 +1,6 @@
 """Every encoding of `conf/encoding/` passes the property suite; new YAMLs are discovered."""
 
+import copy
 from dataclasses import replace
 from functools import cache
 
@@ -55,11 +56,10 @@ def test_every_encoding_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("spectrum", sorted(options("encoding/spectrum")))
 @pytest.mark.parametrize("name", ["rope", "sinusoidal", "pope", "xpos"])
 def test_length_dependent_spectra_declare_their_limitation(name: str, spectrum: str) -> None:
-    config = composed(*SMALL_MODEL, f"encoding={name}")
+    under_test = copy.deepcopy(encoding_under_test(name))
     rope = composed("encoding=rope", f"encoding/spectrum={spectrum}")
-    config.encoding.spectrum = rope.encoding.spectrum
-    config.modules = []
-    result = check_property(is_prefix_consistent, EncodingUnderTest(config, NAMES[name]))
+    under_test.config.encoding.spectrum = rope.encoding.spectrum
+    result = check_property(is_prefix_consistent, under_test)
     length_dependent = spectrum in {"dynamic_ntk", "dynamic_ntk_hf", "longrope"}
     expected = "known limitation" if length_dependent else "pass"
     assert result.status == expected, result.evidence

@@ -59,7 +59,8 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
     """Yield the result of every property; only the first if the encoding cannot be built.
 
-    If several properties raise the same exception, only the first result has its message.
+    If several properties raise the same exception, or one in the same line of the encoding, only
+    the first result has its message.
     """
     reported: set[str] = set()
     for prop in PROPERTIES:
@@ -74,20 +75,34 @@ def check_property(
 ) -> Result:
     """Return a property's result; any exception is a failure, with its message on one line.
 
-    `reported` holds the messages of exceptions that earlier properties raised; new ones are added.
+    `reported` holds the messages of exceptions that earlier properties raised, and the locations;
+    new ones are added.
     """
     reported = set() if reported is None else reported
     try:
         return prop(under_test)
     except Exception as error:  # a user's encoding may raise anything
-        cause = describe_error(error.__cause__ or error)
+        original = error.__cause__ or error
+        cause = describe_error(original)
+        location = _location(original, under_test)
+        origin = f"{type(original).__name__} in {location}" if location else cause
         if cause in reported:
             return failed("the same error as above")
-        reported.add(cause)
+        if origin in reported:
+            return failed(f"{type(original).__name__} in the same line as above")
+        reported.update((cause, origin))
         if isinstance(error, ConfigError):
             return failed(one_line(error))
-        location = error_location(error, [type(under_test.configured_model.encoding)])
         return failed(f"{cause}{f' ({location})' if location else ''}")
+
+
+def _location(error: BaseException, under_test: EncodingUnderTest) -> str | None:
+    """Return the line of the encoding's file that raised `error`, if any."""
+    try:
+        encoding = under_test.configured_model.encoding
+    except ConfigError:  # it cannot be built
+        return None
+    return error_location(error, [type(encoding)])
 
 
 def description(prop: Property) -> str:

@@ -1,6 +1,7 @@
 """Finds mistakes in an encoding's class before any hook is called: names and signatures."""
 
 import inspect
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -76,10 +77,19 @@ def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     except Exception as error:  # a user's code may raise anything
         location = error_location(error, [type(part) for part in parts(encoding)])
         raised = f"raised {describe_error(error)}" + (f" ({location})" if location else "")
+        raised += _shapes(hook, arguments)
         raise hook_error(encoding, hook, raised) from error
     if versions != [argument._version for argument in arguments if isinstance(argument, Tensor)]:
         raise hook_error(encoding, hook, "changes one of its arguments in place; change a copy")
     return result
+
+
+def _shapes(hook: str, arguments: Sequence[Any]) -> str:
+    """Return the shapes of a hook's arguments, as ` with head [4, 1, 1], distance [3, 7]`."""
+    names = list(inspect.signature(getattr(Encoding, hook)).parameters)[1:]  # without self
+    tensors = {n: a for n, a in zip(names, arguments, strict=True) if isinstance(a, Tensor)}
+    shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+    return f" with {shapes}" if shapes else ""
 
 
 def _verify_names(definition: type[Encoding]) -> None:
