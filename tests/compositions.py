@@ -32,10 +32,16 @@ def composed(*overrides: str) -> DictConfig:
 def encoding_params() -> list[Any]:
     """Return the names of all encodings as parameters of a test.
 
-    The fast tests cover one YAML file per class, if possible the one named after the module of the
-    class; the slow tests cover its other presets.
+    The fast tests cover one YAML file per class; the slow tests cover its other presets.
     """
-    params: list[Any] = []
+    fast = one_per_class()
+    names = sorted(options("encoding"), key=lambda name: (name not in fast, name))
+    return [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in names]
+
+
+def one_per_class() -> list[str]:
+    """Return one encoding per class, if possible the one named after the module of the class."""
+    names: list[str] = []
     classes: set[str | None] = {None}
     targets = {
         name: OmegaConf.select(OmegaConf.load(conf_dir() / "encoding" / f"{name}.yaml"), "_target_")
@@ -43,8 +49,7 @@ def encoding_params() -> list[Any]:
     }
     named_like_module = {name for name, target in targets.items() if f".{name}." in str(target)}
     for name in sorted(targets, key=lambda name: (name not in named_like_module, name)):
-        params.append(
-            pytest.param(name, marks=pytest.mark.slow if targets[name] in classes else ())
-        )
+        if targets[name] not in classes:
+            names.append(name)
         classes.add(targets[name])
-    return params
+    return names

@@ -25,7 +25,7 @@ SIZES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "optimizer", "tolerance"),
-    [*((size, "adamw", 0.15) for size in SIZES), (SIZES[-1], "muon", 0.20)],
+    [*((size, "adamw", 0.15) for size in SIZES[:2]), (SIZES[-1], "muon", 0.20)],
     ids=lambda value: value[0] if isinstance(value, list) else str(value),
 )
 def test_memory_equals_that_of_a_process(

@@ -12,9 +12,8 @@ from omegaconf import DictConfig
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.exc import InvalidCxxCompiler
 
-from compositions import num_layers
+from compositions import num_layers, one_per_class
 from posenc.config.errors import ConfigError
-from posenc.config.paths import options
 from posenc.config.settings import check_settings
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
@@ -69,7 +68,7 @@ def test_a_compiled_step_equals_a_plain_one(encoding: str, configured: Configure
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoding", sorted(options("encoding")))
+@pytest.mark.parametrize("encoding", one_per_class())
 @pytest.mark.filterwarnings("ignore")
 def test_every_encoding_can_be_traced_by_the_compiler(
     encoding: str, configured: Configured, monkeypatch: pytest.MonkeyPatch

@@ -34,8 +34,8 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tupl
     """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
     v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
-    and is -inf where a key is masked. On a GPU, no fused kernel takes such a bias, so the softmax
-    is explicit.
+    and is -inf where a key is masked. On a GPU the softmax is explicit, because fused kernels need
+    an aligned bias in the dtype of q.
     """
     fused = torch_operators.CPU_ATTENTION
     if q.device.type == "cpu" and fused is not None:
