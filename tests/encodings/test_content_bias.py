@@ -536,10 +536,10 @@ Configured = Callable[..., DictConfig]
     ("name", "shift_invariant"), [("dape_alibi", True), ("dape_kerple", True), ("dape_fire", False)]
 )
 def test_dape_has_the_limitations_of_its_inner_encoding(
-    name: str, shift: bool, configured: Configured
+    name: str, shift_invariant: bool, configured: Configured
 ) -> None:
     encoding = build_encoding(configured(f"encoding={name}"), [])
-    assert ("shift_invariant" not in encoding.limitations) == shift
+    assert ("shift_invariant" not in encoding.limitations) == shift_invariant
 
 
 def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:
