@@ -58,6 +58,7 @@ def main() -> int:
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("overrides", nargs="*", default=[])
     options = parser.parse_intermixed_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
     corpus = options.folder / "corpus.txt"
     corpus.write_text("\n".join(file.read_text() for file in sorted(DOCS.glob("*.md"))))
     options.overrides.append(f"data.paths={corpus}")
