@@ -188,6 +188,17 @@ def _make_meta_sparse(folder: Path) -> None:
     os.truncate(folder / "meta.json", 10**12)
 
 
+def test_the_folder_of_another_corpus_is_not_used(list_corpus: Make, tmp_path: Path) -> None:
+    def prepared(text: str) -> TokenizedData:
+        return prepare(list_corpus(train=[text]), ByteTokenizer(), tmp_path, _silent)
+
+    folder, other = prepared("some text").folder, prepared("other text").folder
+    shutil.rmtree(folder)
+    other.rename(folder)
+    with pytest.raises(RunError, match=f"has the files of the corpus {other.name}"):
+        prepared("some text")
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -96,6 +96,8 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
 
 def _corrupt_file(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the first corrupt file, or None."""
+    if meta["fingerprint"] != folder.name:
+        return f"it has the files of the corpus {abbreviate(str(meta['fingerprint']))}"
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}
