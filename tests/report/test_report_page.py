@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import yaml
 from rich.console import Console
 
 from consoles import printed
@@ -258,14 +259,25 @@ def test_rows_of_a_run_that_is_still_training_are_left_out(
 
 
 def test_files_of_an_earlier_report_are_removed(folder: Path, console: Console) -> None:
+    plan = folder / "plan.json"
+    without_claims = plan.read_text()
+    claim = """
+- statement: ALiBi is better than RoPE
+  left: {perplexity: {encoding: alibi, length: L}}
+  is: below
+  right: {perplexity: {encoding: rope, length: L}}
+"""
+    plan.write_text(json.dumps({**json.loads(without_claims), "claims": yaml.safe_load(claim)}))
     index = write_report(folder, console)
-    old = [index.with_name(name) for name in ("claims.csv", "loss_by_position-2.png", "ngrams.csv")]
-    users = index.with_name("notes.txt")
+    users = {index.with_name("claims-notes.md"), index.with_name("claims.txt")}
+    for path in users:
+        path.write_text("mine")
+    claims = {index.with_name(f"claims.{suffix}") for suffix in ("csv", "md", "tex")}
     present = set(index.parent.iterdir())
-    for path in (*old, users):
-        path.write_text("")
+    assert claims < present
+    plan.write_text(without_claims)
     write_report(folder, console)
-    assert set(index.parent.iterdir()) == {*present, users}
+    assert set(index.parent.iterdir()) == present - claims
 
 
 def test_text_of_a_configuration_is_not_markup(

@@ -18,6 +18,7 @@ from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
+from posenc.sweeps.ray_launcher import RayLauncher
 from posenc.sweeps.submitit_launcher import LocalLauncher
 
 SmallRun = Callable[..., RunDirectory]
@@ -52,6 +53,11 @@ def test_a_cluster_can_have_devices_that_this_machine_lacks(
     with pytest.raises(ConfigError, match="GPU"):
         plan([words], [], "test", print)
     assert plan([words], [], "test", print, local=False)[0].run.status().state == "pending"
+
+
+def test_a_ray_cluster_is_local_unless_it_has_an_address() -> None:
+    assert RayLauncher(None, num_cpus=1, gpus=False).local
+    assert not RayLauncher("10.0.0.1:6379", num_cpus=1, gpus=False).local
 
 
 @pytest.mark.parametrize("option", ["jobs", "cpus_per_task", "timeout_min"])

@@ -1,4 +1,4 @@
-"""`posenc.load`: a finished run as a Python object."""
+"""`posenc.load`: a run and its trained model as a Python object."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from posenc.runs.run_directory import RunDirectory, open_run
 
 
 class LoadedRun:
-    """A finished run: configuration, tokenizer and model, with methods to score and continue text.
+    """A run: configuration, tokenizer and trained model, with methods to score and continue text.
 
     Loading is safe for a run of unknown origin: components are built only from posenc and the
     trusted `modules`, and weights are read without unpickling code.
@@ -56,7 +56,7 @@ class LoadedRun:
 
         It is on a GPU if the configuration allows it and there is one. Called with tokens [B, T],
         it returns the logits [B, T, vocab_size] of the next token at each position. Raises RunError
-        if the run is not finished or its checkpoint is corrupt.
+        if the training is not complete or its checkpoint is corrupt.
         """
         device = select_device(self.config)
         model = load_model(self.directory, self.config, self.tokenizer.vocab_size, device)

@@ -24,7 +24,7 @@ RANDOM_TRIALS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished run and its values of the searched settings; `loss` is None if the run failed."""
+    """A run and its values of the searched settings; `loss` is None if the run failed."""
 
     values: dict[str, float]
     run: RunDirectory

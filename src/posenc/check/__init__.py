@@ -6,11 +6,11 @@ import torch
 
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
-from posenc.check.hook_definitions import parts, verify_definitions
+from posenc.check.hook_definitions import raising_line, verify_definitions
 from posenc.check.hook_values import verify_values
 from posenc.check.under_test import EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, describe_error, one_line
-from posenc.config.user_code import definition_location, error_location
+from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 
 Property = Callable[[EncodingUnderTest], Result]
@@ -49,8 +49,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     except ConfigError:
         raise
     except Exception as error:  # a user's encoding may raise anything
-        classes = [type(part) for part in parts(encoding)]
-        location = error_location(error, classes) or definition_location(type(encoding))
+        location = raising_line(error, encoding) or definition_location(type(encoding))
         raise ConfigError(
             f"{location}: {type(encoding).__name__}: {describe_error(error)}"
         ) from error
@@ -75,7 +74,7 @@ def check_property(
 ) -> Result:
     """Return a property's result; any exception is a failure, with its message on one line.
 
-    `reported` holds the messages of exceptions that earlier properties raised, and the locations;
+    `reported` holds the messages and the locations of exceptions that earlier properties raised;
     new ones are added.
     """
     reported = set() if reported is None else reported
@@ -97,12 +96,11 @@ def check_property(
 
 
 def _location(error: BaseException, under_test: EncodingUnderTest) -> str | None:
-    """Return the line of the encoding's file that raised `error`, if any."""
+    """Return `raising_line`, or None if the encoding cannot be built."""
     try:
-        encoding = under_test.configured_model.encoding
-    except ConfigError:  # it cannot be built
+        return raising_line(error, under_test.configured_model.encoding)
+    except ConfigError:
         return None
-    return error_location(error, [type(encoding)])
 
 
 def description(prop: Property) -> str:

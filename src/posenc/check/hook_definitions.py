@@ -47,6 +47,14 @@ def parts(encoding: Encoding) -> list[Encoding]:
     return [part for part in encoding.modules() if isinstance(part, Encoding)][::-1]
 
 
+def raising_line(error: BaseException, encoding: Encoding) -> str | None:
+    """Return the innermost line of an encoding, or of one inside it, that `error` passed through.
+
+    Returns None if there is no such line.
+    """
+    return error_location(error, [type(part) for part in parts(encoding)])
+
+
 def user_parts(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding."""
     inner = [part for part in parts(encoding) if part is not encoding]
@@ -75,7 +83,7 @@ def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     try:
         result = getattr(encoding, hook)(*arguments)
     except Exception as error:  # a user's code may raise anything
-        location = error_location(error, [type(part) for part in parts(encoding)])
+        location = raising_line(error, encoding)
         raised = f"raised {describe_error(error)}" + (f" ({location})" if location else "")
         raised += _shapes(hook, arguments)
         raise hook_error(encoding, hook, raised) from error

@@ -18,7 +18,7 @@ HELP = {
           callbacks, logger, profiler, evaluation, experiment, size, debug            config groups
           train_length, tokens, batch_tokens, seed     training length L, token budget, tokens per
                                                        optimizer step, random seed
-          evaluation.lengths | .offsets | .factors       in tokens, as L+k, or as multiples of L
+          evaluation.lengths | .offsets | .factors     in tokens, as L+k, or as multiples of L
           precision, kernel, compile, gradient_clip    numerics
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
@@ -45,7 +45,7 @@ HELP = {
                                                   experiment to search for that run
           encoding, train_length, seed            filters on these runs
           evaluation                              config group: one protocol, or everything
-          evaluation.lengths | .offsets | .factors  default: the lengths of the run
+          evaluation.lengths | .offsets | .factors    default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
           evaluation.budget_tokens, .budget_seconds   limits per protocol and length

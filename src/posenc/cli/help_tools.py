@@ -132,7 +132,7 @@ HELP = {
                posenc inspect run=PATH | experiment=NAME [FILTER=value ...] [key=value ...]
 
         Measures properties of encodings side by side, without training, or analyzes the attention
-        of a finished run. Prints tables and writes index.html, csv, md, png and svg files to
+        of a trained model. Prints tables and writes index.html, csv, md, png and svg files to
         outputs/NAME/inspect/ or to inspect/ in the run directory.
 
           posenc inspect encoding=sinusoidal,alibi,rope encoding.spectrum.base=1e4

@@ -16,20 +16,20 @@ def run(arguments: Arguments) -> int:
     runs = list_runs(folder)
     if not runs:
         raise ConfigError(f"{folder} has no runs; create them with posenc train")
-    offline, corrupt = "--offline" in arguments.flags, 0
+    offline, skipped = "--offline" in arguments.flags, 0
     for index, directory in enumerate(runs):
         try:
             console.print(f"{directory.name}: {sync_run(directory, offline=offline)}")
         except WandbError as error:
             raise RunError(
-                f"{directory.name}: {error}; {index - corrupt} of {len(runs)} runs done; rerun to"
+                f"{directory.name}: {error}; {index - skipped} of {len(runs)} runs done; rerun to"
                 f" continue"
             ) from None
         except PosencError as error:
-            corrupt += 1
+            skipped += 1
             console.print(f"{directory.name}: skipped: {error}", markup=False)
     if not offline and upload_figures(folder):
         console.print("figures of the report: uploaded")
-    if corrupt:
-        raise RunError(f"{corrupt} of {len(runs)} runs were skipped; see the errors above")
+    if skipped:
+        raise RunError(f"{skipped} of {len(runs)} runs were skipped; see the errors above")
     return 0

@@ -106,7 +106,7 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     if evaluation.lengths is not None:
         lengths = list(evaluation.lengths)
     elif evaluation.offsets is not None:
-        lengths = [length + extra for extra in evaluation.offsets]
+        lengths = [length + offset for offset in evaluation.offsets]
     else:
         factors = DEFAULT_FACTORS if evaluation.factors is None else evaluation.factors
         lengths = [round(length * factor) for factor in factors]

@@ -31,7 +31,7 @@ META_TYPES: dict[str, Any] = {
 """The keys of `meta.json` other than its own digest, and their types."""
 MAX_TOKENIZER_BYTES = 2**30
 """The maximum size of a file other than the tokens, whose sizes `meta.json` has."""
-DAMAGE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+META_READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that are raised by reading a corrupt `meta.json`."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
 """The keys of each split in `meta.json`."""
@@ -59,10 +59,10 @@ def read_meta(folder: Path) -> dict[str, Any]:
     try:
         if (folder / "meta.json").is_file():
             meta = json.loads(read_text(folder / "meta.json"))
-            reason = _damage(folder, meta)
+            reason = _corruption(folder, meta)
         else:  # a pipe might never end
             reason = "meta.json is missing"
-    except DAMAGE_ERRORS as error:
+    except META_READ_ERRORS as error:
         reason = f"meta.json has unexpected contents ({describe_error(error)})"
     if reason:
         raise RunError(
@@ -72,7 +72,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
+def _corruption(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the files that `meta` describes, or None."""
     if missing := META_TYPES.keys() - {"sha256", *meta}:
         return f"meta.json lacks {', '.join(sorted(missing))}"
@@ -82,6 +82,8 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
     known = [key for key in META_TYPES if key in meta]
     if wrong := [key for key in known if not matches_type(meta[key], META_TYPES[key])]:
         return f"meta.json has values of the wrong type: {', '.join(wrong)}"
+    if meta["fingerprint"] != folder.name:
+        return f"it has the files of the corpus {abbreviate(meta['fingerprint'])}"
     if incomplete := [split for split, counts in meta["splits"].items() if COUNTS - counts.keys()]:
         return f"meta.json lacks counts of the splits {', '.join(incomplete)}"
     if negative := [s for s, counts in meta["splits"].items() if min(counts.values()) < 0]:
@@ -96,8 +98,6 @@ def _damage(folder: Path, meta: dict[str, Any]) -> str | None:
 
 def _corrupt_file(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the first corrupt file, or None."""
-    if meta["fingerprint"] != folder.name:
-        return f"it has the files of the corpus {abbreviate(str(meta['fingerprint']))}"
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}
     states: dict[str, list[int]] = {}

@@ -1,5 +1,6 @@
 """Writes the report of an experiment to files."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,11 +16,10 @@ from posenc.report.table import Table, escape_markdown
 from posenc.report.terminal_report import print_report
 from posenc.report.verdict_table import verdict_tables, verdicts_csv
 from posenc.report.verdict_text import summary
-from posenc.runs.files import write_atomic
+from posenc.runs.files import read_text, write_atomic
 
-FILE_PREFIXES = ("claims.", "accuracy", "extrapolation.", "perplexity_", "relative_perplexity_")
-FILE_PREFIXES += ("loss_by_position", "ngrams.csv", "blocks.csv")
-"""The beginnings of the names of a report's files, apart from index.html and runs.csv."""
+LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
+"""A link of a report's page to another file of the report."""
 
 
 def write_report(
@@ -33,10 +33,10 @@ def write_report(
     """Write and print a report of the runs in `folder`, and return the path of its index.html.
 
     The report is in `folder`/report/ or, if it covers only the runs that `select` returns, in
-    `folder`/report-selected/. Files of an earlier report are
-    replaced or removed. Prints the main results, or everything if `full`. Raises ConfigError
-    if `folder` contains no runs, and RunError if no run has been evaluated. If `strict`, raises
-    RunError if a premise does not hold or a claim fails, after the report has been written.
+    `folder`/report-selected/. Files of an earlier report are replaced or removed. Prints the main
+    results, or everything if `full`. Raises ConfigError if `folder` contains no runs, and RunError
+    if no run has been evaluated. If `strict`, raises RunError if a premise does not hold or a claim
+    fails, after the report has been written.
     """
     results = read_results(folder, select)
     verdicts = results.verdicts
@@ -56,9 +56,8 @@ def write_report(
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
     index = folder / ("report-selected" if select else "report") / "index.html"
-    for path in index.parent.glob("*"):
-        if path.name not in files and path.name.startswith(FILE_PREFIXES):  # of an earlier report
-            path.unlink()
+    for name in _linked_files(index) - files.keys():  # of an earlier report
+        index.with_name(name).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomic(index.with_name(name), data)
     write_atomic(index, report_page(results, files).html())
@@ -68,6 +67,14 @@ def write_report(
     if strict and any(verdict.outcome == "fails" for verdict in verdicts.claims):
         raise RunError(f"claims: {summary(verdicts.claims)}")
     return index
+
+
+def _linked_files(index: Path) -> set[str]:
+    """Return the names of the other files of an existing report, which its page lists."""
+    try:
+        return {*LINKED_FILE.findall(read_text(index))}
+    except (OSError, ValueError):  # there is none, or it was not written by posenc
+        return set()
 
 
 def _table_files(

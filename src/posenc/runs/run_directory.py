@@ -103,7 +103,7 @@ class RunDirectory:
         Its `modules` are empty: the command line decides which modules are trusted, not this file.
         Options that were introduced since have the defaults that preserve the old behavior.
         Raises RunError if the file is corrupt, was not written by planning, contains an alias or
-        an interpolation, or was written by posenc 0.1, and if the directory contains a symbolic
+        an interpolation, or is of an earlier version, and if the directory contains a symbolic
         link.
         """
         try:
@@ -120,8 +120,8 @@ class RunDirectory:
                 )
         if "frozen" in values and "planned" not in values:
             raise RunError(
-                f"{self.path} was created by posenc 0.1, whose settings have different names; train"
-                f" it again with this version, in another folder"
+                f"{self.path} was created by an earlier version of posenc, whose settings have"
+                f" different names; train it again with this version, in another folder"
             )
         try:
             check_settings(values, PLANNED_TYPES)
@@ -198,8 +198,7 @@ class RunDirectory:
         if expected not in (None, RowsDigest(rows).hexdigest()):
             raise RunError(
                 f"{self.metrics_file} is not the training log of this run (it is older, edited or"
-                f" from another run); restore it, or delete {self.path} and rerun its"
-                f" command"
+                f" from another run); restore it, or delete {self.path} and rerun its command"
             )
 
     def trained_steps(self, planned: int) -> int:

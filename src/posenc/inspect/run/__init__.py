@@ -1,1 +1,1 @@
-"""Analysis of a finished run: attention, scores, frequencies, parameters and embeddings."""
+"""Analysis of a trained model: attention, scores, frequencies, parameters and embeddings."""

@@ -1,4 +1,4 @@
-"""Figures for the report on a finished run: a panel for each layer, and a line for each head."""
+"""Figures for the report on a trained model: a panel for each layer, and a line for each head."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

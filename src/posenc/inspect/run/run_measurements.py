@@ -1,4 +1,4 @@
-"""All measurements of a finished run, as table rows."""
+"""All measurements of a trained model, as table rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The report on a finished run: tables, some of them averaged over heads, and figures."""
+"""The report on a trained model: tables, some of them averaged over heads, and figures."""
 
 from collections.abc import Iterable, Sequence
 from math import pi, sqrt
