@@ -4,8 +4,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from html_page import HtmlPage
 from posenc.report.claim_parser import parse_claims
 from posenc.report.experiment import Experiment, Run
 from posenc.report.judge import Verdict, judge
@@ -223,79 +223,6 @@ def write_experiment(folder: Path) -> Path:
 def fabricate() -> SimpleNamespace:
     """Functions that write runs."""
     return SimpleNamespace(config=config_of, row=row_of, run=write_run, full_run=write_full_run)
-
-
-@dataclass
-class HtmlCell:
-    """A table's cell: its text, the smaller lines below it, and its attributes."""
-
-    attributes: dict[str, str | None]
-    text: str = ""
-    details: str = ""
-
-
-@dataclass
-class HtmlTable:
-    caption: str = ""
-    rows: list[list[HtmlCell]] = field(default_factory=list)
-
-
-class HtmlPage(HTMLParser):
-    """What a page loads and links, its tags, headings and tables, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.loads: list[str] = []
-        self.links: list[str] = []
-        self.tags: list[str] = []
-        self.headings: list[str] = []
-        self.tables: list[HtmlTable] = []
-        self.words: list[str] = []
-        self.ids: set[str] = set()
-        self.inside: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.ids.add(value or "")
-            if name == "href" and tag == "a":
-                self.links.append(value or "")
-            elif name in ("src", "href", "srcset", "data", "poster"):
-                self.loads.append(value or "")
-        if tag == "table":
-            self.tables.append(HtmlTable())
-        elif tag == "tr":
-            self.tables[-1].rows.append([])
-        elif tag in ("td", "th"):
-            self.tables[-1].rows[-1].append(HtmlCell(dict(attrs)))
-        if tag in ("td", "th", "small", "caption", "h2"):
-            self.inside.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.inside and self.inside[-1] == tag:
-            self.inside.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1] not in ("script", "style"):
-            self.words.append(data)
-        match self.inside:
-            case [_, "small"]:
-                self.tables[-1].rows[-1][-1].details += data
-            case ["td" | "th"]:
-                self.tables[-1].rows[-1][-1].text += data
-            case ["caption"]:
-                self.tables[-1].caption += data
-            case ["h2"]:
-                self.headings.append(data)
-
-    def table(self, caption: str) -> HtmlTable:
-        return next(table for table in self.tables if table.caption == caption)
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.words).split())
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from fuzzing import time_limit
-from posenc.api.loaded_run import load
 from posenc.cli import main
 from posenc.config.errors import RunError
 from posenc.data.tokenizers import load_tokenizer
-from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
+from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
 from posenc.runs.files import truncate_jsonl
 from posenc.runs.loss_arrays import read_arrays
@@ -23,7 +21,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import sync_run
-from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint, save_checkpoint
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -51,12 +49,6 @@ def test_a_run_with_a_corrupt_status_has_failed_until_its_next_start(
     status = run.status()
     assert status.state == "failed"
     assert str(run.status_file) in str(status.error) and "retry=true" in str(status.error)
-
-
-def test_a_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None:
-    run = small_run()
-    run.status_file.write_text('{"state": "finished", "colour": "red"}')
-    assert run.status() == Status(state="finished")
 
 
 @pytest.mark.slow
@@ -144,14 +136,6 @@ def _replace_with_link_to_nothing(file: Path) -> None:
 
 def _truncate(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
-
-
-@pytest.fixture
-def finished(small_run: SmallRun) -> RunDirectory:
-    """A finished run of two steps, with a checkpoint of each."""
-    run = small_run("tokens=384", "checkpoint.every_seconds=0", "evaluation.factors=[1]")
-    assert job([str(run.path)]) == FINISHED
-    return run
 
 
 def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
@@ -312,21 +296,6 @@ def test_an_evaluation_row_with_an_impossible_value_is_an_error(
         run.rows()
 
 
-def test_a_run_with_a_kernel_that_this_device_lacks_is_evaluated_with_another(
-    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = finished.rows()
-    text = finished.config_file.read_text()
-    finished.config_file.write_text(text.replace("\nkernel: auto\n", "\nkernel: flex\n"))
-    finished.evaluation_file.unlink()
-    words = ["evaluate", f"run={finished.path}", "evaluation.lengths=[24]"]
-    assert main([*words, "evaluation/swap=none,window"]) == 0
-    losses = {row["loss"] for row in rows if row["length"] == 24}
-    assert {row["loss"] for row in finished.rows() if not row["swap"]} == losses
-    assert load(finished.path).score("some text").isfinite().all()
-    assert main(["inspect", f"run={finished.path}", "windows=1", "lengths=[]"]) == 0
-
-
 def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -347,36 +316,6 @@ def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
     assert "metrics.jsonl up to step 2 are not those" in capsys.readouterr().err
 
 
-def test_a_run_of_an_earlier_version_has_no_digest_of_its_training_log(
-    finished: RunDirectory,
-) -> None:
-    status = finished.status().replace(metrics_digest=None)
-    status.replace(state="interrupted").write(finished.status_file)
-    for old in list_checkpoints(finished.checkpoints):
-        contents = old.load()
-        del contents["metrics_digest"]
-        old.path.unlink()
-        save_checkpoint(
-            finished.checkpoints, old.step, lambda path, c=contents: torch.save(c, path)
-        )
-    rows = finished.metrics()
-    rows[0]["loss"] += 1e-9
-    finished.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    assert job([str(finished.path)]) == FINISHED
-
-
-def test_a_resumed_run_uses_the_kernel_of_the_new_command(
-    small_run: SmallRun, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = small_run("checkpoint.every_seconds=0", "kernel=reference")
-    assert job([str(run.path)], lambda: len(run.metrics()) < 2) == INTERRUPTED
-    assert small_run("kernel=auto").config_dict()["kernel"] == "auto"
-    run.config_file.write_text(run.config_file.read_text().replace("kernel: auto", "kernel: flex"))
-    assert job([str(run.path)]) == FAILED
-    assert "use kernel=auto" in str(run.status().error)
-    assert "Traceback" not in caplog.text
-
-
 def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,18 +329,6 @@ def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_sam
     assert [row["loss"] for row in finished.rows()] == [row["loss"] for row in rows]
 
 
-def test_a_run_resumes_with_a_setting_that_another_version_added_or_lacked(
-    finished: RunDirectory,
-) -> None:
-    status = finished.status()
-    resolved = {key: value for key, value in status.resolved.items() if key != "device"}
-    status.replace(state="interrupted", resolved={**resolved, "colour": "red"}).write(
-        finished.status_file
-    )
-    assert job([str(finished.path)]) == FINISHED
-    assert finished.status().resolved == status.resolved
-
-
 @pytest.mark.parametrize("row", ['{"seconds": 1.0}', '{"step": "1"}', '{"step": true}'])
 def test_a_row_without_a_step_is_named_when_training_resumes(tmp_path: Path, row: str) -> None:
     file = tmp_path / "timing.jsonl"
@@ -409,15 +336,6 @@ def test_a_row_without_a_step_is_named_when_training_resumes(tmp_path: Path, row
     with pytest.raises(RunError, match=r"timing\.jsonl.*a row has no step"):
         truncate_jsonl(file, 1)
     assert file.read_text() == f"{row}\n"
-
-
-def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    for file in (tmp_path / "plan.json", tmp_path / "mirror.json", run.status_file):
-        file.write_text('{"runs": ["a"], "state": "finished", "colour": "red"}')
-    assert read_plan(tmp_path)["runs"] == ["a"]
-    assert MirrorFile(run).entries == []
-    assert Status.read(run.status_file).state == "finished"
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a\\u0000b", "sub/run"])
