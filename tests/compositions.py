@@ -12,6 +12,14 @@ from posenc.config.paths import conf_dir, options
 FOUR_LAYERS = ("command_a", "llama4", "olmo3", "rnope_swa", "smollm3")
 """Presets whose patterns of layers need four layers."""
 
+ONE_PER_HOOKS = (
+    *("alibi", "alibi_pi", "carope", "chunked", "command_a", "cope", "degree", "drope", "fire"),
+    *("fox", "fox_fixed", "inkling", "learned", "lm_infinite", "nope", "path", "randomized"),
+    *("rerope", "rope", "shaw", "sinks", "sinusoidal", "stick_breaking", "t5", "untied"),
+    *("wavelet", "window", "xpos"),
+)
+"""One encoding for each combination of overridden hooks and automatically chosen kernel."""
+
 
 def num_layers(encoding: str) -> int:
     """Return the number of layers of the smallest model that an encoding can be tested in."""
@@ -32,11 +40,10 @@ def composed(*overrides: str) -> DictConfig:
 def encoding_params() -> list[Any]:
     """Return the names of all encodings as parameters of a test.
 
-    The fast tests cover one YAML file per class; the slow tests cover its other presets.
+    The fast tests cover ONE_PER_HOOKS; the slow tests cover the others.
     """
-    fast = one_per_class()
-    names = sorted(options("encoding"), key=lambda name: (name not in fast, name))
-    return [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in names]
+    others = sorted({*options("encoding")} - {*ONE_PER_HOOKS})
+    return [*ONE_PER_HOOKS, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 
 def one_per_class() -> list[str]:

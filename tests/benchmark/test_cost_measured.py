@@ -40,7 +40,7 @@ def test_memory_equals_that_of_a_process(
     overrides = [
         *size,
         f"optimizer={optimizer}",
-        f"tokens={4 * int(size[-1].partition('=')[2])}",
+        f"tokens={2 * int(size[-1].partition('=')[2])}",
         "data=text",
         *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
         "tokenizer=byte",

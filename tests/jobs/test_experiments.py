@@ -1,4 +1,4 @@
-"""Every experiment in every size: its jobs are valid, and its claims refer to its runs."""
+"""Every experiment in every size has valid jobs, and its claims refer to its runs."""
 
 from functools import cache
 from math import log
@@ -56,24 +56,24 @@ def finished_run(config: Any, index: int, seed: int) -> Run:
 
 @cache
 def jobs(name: str, size: str | None) -> list[Any]:
+    """Return all jobs in the first size of an experiment, and the first and the last in others."""
     words = [f"experiment={name}", *([f"size={size}"] if size else [])]
     overrides = expand_config(compose("train", words), [])
+    if (name, size) != next(pair for pair in SIZES if pair[0] == name):
+        overrides = [overrides[0], overrides[-1]]
     return compose_sweep_jobs([[*words, *job] for job in overrides], composer())
 
 
 @pytest.mark.parametrize("name", [name for name, size in SIZES if size == "laptop"])
-def test_the_first_and_last_job_of_the_laptop_size_can_be_planned(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_first_job_of_the_laptop_size_can_be_planned(name: str, tmp_path: Path) -> None:
     words = [f"experiment={name}", "size=laptop"]
     overrides = expand_config(compose("train", words), words)
-    for job in (overrides[0], overrides[-1]):
-        validate(compose_job([*job, f"outputs_dir={tmp_path}"], composer()))
+    validate(compose_job([*overrides[0], f"outputs_dir={tmp_path}"], composer()))
 
 
 @pytest.mark.slow  # a hundred configurations are composed
 @pytest.mark.parametrize(("name", "size"), SIZES)
-def test_every_job_is_valid(name: str, size: str | None) -> None:
+def test_jobs_of_every_size_are_valid(name: str, size: str | None) -> None:
     assert size is None or size in options("size")
     for config in jobs(name, size):
         validate(config, VERIFIED)

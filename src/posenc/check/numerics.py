@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
-from posenc.attention.choice import KERNELS, layer_choices
+from posenc.attention.choice import KERNELS, get_kernel, layer_choices
 from posenc.attention.reference import AttentionInputs
 from posenc.check.hook_calls import (
     NUM_QUERIES,
@@ -109,11 +109,12 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
     encoding = under_test.encoding(changes)
     if list(distinct_layers(encoding)) == [0]:  # all layers are alike; two may share a bias
         changes = {**changes, "model.layers": min(2, encoding.geometry.layers)}
-    expected = _kernel_results(under_test.model({**changes, "kernel": "reference"}), length)
+    model = under_test.model(changes)
+    expected = _kernel_results(model, "reference", length)
     max_errors: dict[str, float] = {}
     for kernel in _kernels_to_compare(encoding):
         try:
-            actual = _kernel_results(under_test.model({**changes, "kernel": kernel}), length)
+            actual = _kernel_results(model, kernel, length)
         except UnsupportedKernelError:
             continue
         for name, tensor in expected.items():
@@ -136,8 +137,14 @@ def _kernels_to_compare(encoding: Encoding) -> list[str]:
     return ["auto", *(name for name in KERNELS if name != "reference" and {name} != auto)]
 
 
-def _kernel_results(model: Decoder, length: int) -> dict[str, Tensor]:
-    """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs."""
+def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str, Tensor]:
+    """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs.
+
+    They are those of a copy of the model, whose encoding must not have cached anything.
+    """
+    model = copy.deepcopy(unused_model)
+    for block in model.blocks:
+        block.attention.attend = get_kernel(kernel)
     tokens = random_tokens(length, batch=1)
     logits = compute_logits(model, tokens)
     weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)
