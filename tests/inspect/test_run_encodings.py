@@ -1,4 +1,4 @@
-"""The analysis of a run supports every encoding, and writes its page."""
+"""The analysis of a run supports every combination of hooks, and writes its page."""
 
 from collections.abc import Callable
 from itertools import product
@@ -8,7 +8,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from compositions import num_layers, one_per_class
+from compositions import ONE_PER_HOOKS, num_layers
 from posenc.inspect.inspection import write_inspection
 from posenc.inspect.run.run_measurements import RunMeasurements, TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
@@ -22,7 +22,7 @@ SENTENCE = torch.tensor([3, 7, 9, 11, 7])
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "precision"),
-    [*product(one_per_class(), ["float32"]), *product(BF16, ["bf16"])],
+    [*product(ONE_PER_HOOKS, ["float32"]), *product(BF16, ["bf16"])],
 )
 def test_an_encoding_is_measured_up_to_its_maximum_length(
     configured: Callable[..., DictConfig], encoding: str, precision: str
