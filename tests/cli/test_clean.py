@@ -57,6 +57,30 @@ def test_runs_of_a_state_are_removed_with_all_their_files(runs: list[RunDirector
     assert plan["runs"] == list(plan["commands"]) == [interrupted.name, finished.name]
 
 
+def test_files_of_other_runs_are_kept_whatever_a_run_calls_itself(
+    runs: list[RunDirectory],
+) -> None:
+    failed = runs[0]
+    forged = failed.path.rename(failed.path.with_name("*"))
+    text = (forged / "config.yaml").read_text().replace(f"run: {failed.name}", "run: '*'")
+    (forged / "config.yaml").write_text(text)
+    kept = {path for path in files(failed) if forged not in (path, *path.parents)}
+    main(["clean", f"run={forged}", "--yes"])
+    assert kept <= files(failed)
+
+
+def test_nothing_is_removed_through_a_symbolic_link(
+    runs: list[RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = runs[0].path.parent
+    elsewhere = (folder / "wandb").rename(tmp_path / "elsewhere")
+    (folder / "wandb").symlink_to(elsewhere)
+    before = set(elsewhere.rglob("*"))
+    assert main(["clean", f"run={runs[0].path}", "--yes"]) in (1, 2)
+    assert "symbolic link" in capsys.readouterr().err
+    assert set(elsewhere.rglob("*")) == before and runs[0].config_file.exists()
+
+
 def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirectory]) -> None:
     folder = runs[0].path.parent
     words = ["clean", f"run={','.join(str(run.path) for run in runs[:2])}", "--yes"]

@@ -76,6 +76,26 @@ def test_a_malicious_config_runs_no_code(
     assert finished.evaluation_file.read_text() == before
 
 
+def test_a_config_folder_of_a_run_cannot_trust_modules(
+    finished: RunDirectory,
+    evaluation_error: EvaluationError,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in `--config-dir RUN/longrope`, which docs/evaluation.md recommends."""
+    (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
+    monkeypatch.chdir(tmp_path)
+    config = OmegaConf.load(finished.config_file)
+    OmegaConf.update(config, "encoding._target_", "malicious.Encoding", merge=False)
+    finished.config_file.write_text(OmegaConf.to_yaml(config))
+    swap = tmp_path / "conf" / "evaluation" / "swap" / "factors.yaml"
+    swap.parent.mkdir(parents=True)
+    swap.write_text("# @package _global_\nmodules: [malicious]\n")
+    words = ["--config-dir", "conf", "evaluation/swap=factors"]
+    assert "modules=[malicious]" in evaluation_error(finished, *words)
+    assert "malicious" not in sys.modules
+
+
 def test_the_message_for_an_encoding_in_the_current_folder_has_the_command_that_trusts_it(
     finished: RunDirectory,
     evaluation_error: EvaluationError,

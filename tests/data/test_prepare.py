@@ -337,6 +337,12 @@ def test_an_unknown_split_is_an_error_with_those_available(
         data.token_array("tests")
 
 
+def test_folders_of_other_programs_are_kept(list_corpus: Make, tmp_path: Path) -> None:
+    (tmp_path / ".download.partial").mkdir()
+    prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
+    assert (tmp_path / ".download.partial").is_dir()
+
+
 def test_a_killed_preparation_leaves_nothing_incomplete(list_corpus: Make, tmp_path: Path) -> None:
     with _start(tmp_path) as process:
         _read_until(process, "waiting")

@@ -41,3 +41,19 @@ def test_without_a_home_directory_nothing_is_remembered(
         monkeypatch.setenv("XDG_STATE_HOME", state)
         remember_targets([TARGET])
         assert not is_remembered(TARGET) and list(tmp_path.iterdir()) == []
+
+
+def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
+    record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = tmp_path / "mine" / "bias_package", tmp_path / "other" / "bias_package"
+    for package in (mine, other):
+        package.mkdir(parents=True)
+        (package / "bias.py").touch()
+    (mine / "__init__.py").touch()
+    (other / "__init__.py").symlink_to(mine / "__init__.py")
+    monkeypatch.chdir(mine.parent)
+    remember_targets(["bias_package.bias.Bias"])
+    assert is_remembered("bias_package.bias.Bias")
+    monkeypatch.chdir(other.parent)
+    assert not is_remembered("bias_package.bias.Bias")

@@ -30,6 +30,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commit_and_the_changes_are_saved(repository: Path) -> None:
+    git(repository, "remote", "add", "origin", "https://example.org/a.git")
     state = git_state()
     assert len(state["git_commit"]) == 40 and state["git_dirty"] is True
     assert "-before\n+after" in git_diff()
@@ -42,6 +43,8 @@ def test_the_commit_and_the_changes_are_saved(repository: Path) -> None:
         ({"filter.x.clean": "touch {marker}; cat"}, "* filter=x"),
         ({"diff.external": "touch {marker}"}, ""),
         ({"diff.x.textconv": "touch {marker}; cat"}, "* diff=x"),
+        ({"remote.a.promisor": "true", "remote.a.uploadpack": "touch {marker}; false"}, ""),
+        ({"core.sshCommand": "touch {marker}"}, ""),
         ({"core.hooksPath": "hooks"}, ""),
         ({}, ""),
     ],
@@ -52,6 +55,10 @@ def test_no_command_of_a_repository_is_run(
     marker = repository.parent / "marker"
     for name, value in settings.items():
         git(repository, "config", name, value.format(marker=marker))
+    git(repository, "config", "remote.a.url", str(repository.parent / "elsewhere"))
+    if "remote.a.promisor" in settings:  # git would fetch the committed file from its remote
+        blob = subprocess.check_output(["git", "rev-parse", "HEAD:file"], text=True).strip()
+        (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     (repository / ".gitattributes").write_text(attributes)
     for hooks in (repository / "hooks", repository / ".git" / "hooks"):
         hooks.mkdir(exist_ok=True)

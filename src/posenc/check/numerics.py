@@ -30,6 +30,7 @@ from posenc.check.under_test import (
 )
 from posenc.config.errors import plural
 from posenc.encodings.base import Encoding
+from posenc.model.block import Attention
 from posenc.model.transformer import Decoder, seed_cpu
 
 GRADCHECK_LENGTH = 5
@@ -143,8 +144,9 @@ def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str
     They are those of a copy of the model, whose encoding must not have cached anything.
     """
     model = copy.deepcopy(unused_model)
-    for block in model.blocks:
-        block.attention.attend = get_kernel(kernel)
+    for module in model.modules():
+        if isinstance(module, Attention):
+            module.attend = get_kernel(kernel)
     tokens = random_tokens(length, batch=1)
     logits = compute_logits(model, tokens)
     weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
+from posenc.api.run_evaluation import Evaluation, Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
@@ -15,6 +15,7 @@ from posenc.config.grids import expand
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.report.table import Column, Table
+from posenc.runs.run_directory import RunDirectory
 
 MIN_WIDTH = 110
 """The minimum width of the table in characters; in narrower terminals, its lines wrap."""
@@ -45,15 +46,26 @@ def run(arguments: Arguments) -> int:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     user_keys = [{override_key(override) for override in job} for job in jobs]
-    trust_hint = command_with_modules(arguments)
     evaluations = [
-        build_evaluation(run, run_config(run, list(request.modules), trust_hint), request, keys)
+        _build_evaluation(arguments, run, request, keys)
         for run, request, keys in zip(runs, requests, user_keys, strict=True)
     ]
     console = Console(stderr=True)
     for evaluation in evaluations:
         _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
     return 0
+
+
+def _build_evaluation(
+    arguments: Arguments, run: RunDirectory, request: DictConfig, user_keys: set[str]
+) -> Evaluation:
+    """Validate and return an evaluation; only the command line can trust modules.
+
+    The config folder may be that of a run, such as the one that `posenc search-factors` writes.
+    """
+    modules = list(request.modules) if "modules" in user_keys else []
+    config = run_config(run, modules, command_with_modules(arguments))
+    return build_evaluation(run, config, request, user_keys)
 
 
 def _print_rows(name: str, rows: Sequence[Row]) -> None:

@@ -1,6 +1,7 @@
 """Tokenizes a corpus into a cached folder that is named by a hash of corpus and tokenizer."""
 
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -96,6 +97,8 @@ def _remove_partial_folders(cache_dir: Path, current: str) -> None:
     """
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")
+        if partial.is_symlink() or not re.fullmatch("[0-9a-f]{12}", name):
+            continue  # from another program
         with lock(cache_dir / f".{name}.lock", timeout=0) as acquired:
             if acquired or name == current:
                 shutil.rmtree(partial)

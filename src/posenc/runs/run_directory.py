@@ -1,5 +1,6 @@
 """The directory of a run: its files, and its deletion."""
 
+import glob
 import re
 import shutil
 from collections.abc import Sequence
@@ -254,7 +255,8 @@ def run_paths(run: RunDirectory) -> list[Path]:
     run.check_name(run.config_dict())
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
-    folder, name = run.path.resolve().parent, run.path.resolve().name
+    folder, name = run.path.resolve().parent, glob.escape(run.path.resolve().name)
+    reject_links([folder / "wandb"])
     local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
     return [run.path, *sorted(local)]
 

@@ -51,9 +51,14 @@ def _remembered(record: Path) -> set[str]:
 
 
 def _entry(target: str) -> str | None:
-    """Return the file of the top-level module or package and the target, without importing it."""
+    """Return the file of the top-level module or package and the target, without importing it.
+
+    The folder of the file is resolved, but not the file itself: a link to it in a folder of someone
+    else has other modules beside it.
+    """
     with suppress(ImportError, ValueError):
         spec = find_module(target.split(".")[0])
         if spec is not None and spec.origin is not None:
-            return f"{os.path.realpath(spec.origin)}:{target}"
+            folder, name = os.path.split(spec.origin)
+            return f"{os.path.realpath(folder)}/{name}:{target}"
     return None

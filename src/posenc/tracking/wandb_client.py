@@ -4,6 +4,7 @@ wandb can delay the process by no more than the timeouts below.
 """
 
 import atexit
+import configparser
 import logging
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
+from posenc.runs.files import reject_links
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up train
 # write. wandb's default is 15. This is the only private setting used; versions of wandb that do not
 # know it keep their own interval.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
+
+DEFAULT_SERVER = "https://api.wandb.ai"
 
 
 class WandbError(RunError):
@@ -133,6 +137,34 @@ def process_state_restored() -> Generator[None]:
         sys.exit, sys.excepthook = original_exit, excepthook
 
 
+def check_folder_settings() -> None:
+    """Raise WandbError if W&B settings in the current folder name another server or account.
+
+    wandb reads `wandb/settings`, which may be from someone else, and would send the user's API key
+    to the server that it names. `wandb init` writes a project, an entity and the user's server.
+    """
+    user = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb").expanduser()
+    server = _read_settings(user / "settings").get("base_url", DEFAULT_SERVER)
+    harmless = {("base_url", os.environ.get("WANDB_BASE_URL") or server)}
+    for file in (Path("wandb/settings"), Path(".wandb/settings")):
+        settings = _read_settings(file).items()
+        if other := [key for key, _ in settings - harmless if key not in ("entity", "project")]:
+            raise WandbError(
+                f"{file} in the current folder sets {', '.join(sorted(other))}, which decide where"
+                f" your API key is sent; delete the file or use another folder"
+            )
+
+
+def _read_settings(file: Path) -> dict[str, str]:
+    """Return the settings in a file as wandb parses it; none if it does not exist."""
+    parser = configparser.ConfigParser()
+    try:
+        parser.read(file)
+        return dict(parser.items("default")) if parser.has_section("default") else {}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        raise WandbError(f"{file} cannot be read: {one_line(error)}") from None
+
+
 def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | None":
     pattern = f"wandb/run-*-{init_kwargs['id']}*"
     existing = set(folder.glob(pattern))
@@ -154,6 +186,9 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
 def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
     import wandb  # slow: takes a third of a second
 
+    reject_links([folder / "wandb"])  # the folder may be from someone else
+    if mode == "online":
+        check_folder_settings()
     settings = wandb.Settings(
         mode=mode,  # type: ignore[arg-type]
         root_dir=str(folder),

@@ -17,8 +17,16 @@ from posenc.runs.run_directory import RunDirectory
 MAX_ID_LENGTH = 64
 GIT = ("git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}")
 GIT_TIMEOUT = 5  # seconds
-COMMAND_SETTINGS = ("core.fsmonitor", "core.alternaterefscommand", "diff.", "filter.", "extensions")
-"""The beginnings of git's settings that may make `git status` or `git diff` run a command."""
+SAFE_SETTINGS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
+    r"|symlinks|autocrlf|eol|safecrlf|quotepath)"
+    r"|(advice|branch|color|gui|pull|push|user)\..*"
+    r"|gc\.auto"
+    r"|lfs\.repositoryformatversion"
+    r"|remote\..*\.(url|pushurl|fetch|tagopt|prune|gh-resolved)"
+    r"|submodule\..*\.(url|active)"
+)
+"""The settings of a repository with which git is called: common, and none can run a command."""
 MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
@@ -136,14 +144,14 @@ def git_diff() -> str:
 
 
 def _require_no_commands(folder: Path) -> None:
-    """Raise SubprocessError if the settings of a git repository name commands.
+    """Raise SubprocessError if a git repository has settings that are not known to be safe.
 
-    git would run them, and the repository may be from someone else.
+    git would run the commands that others name, and the repository may be from someone else.
     """
-    settings = _git(folder, "config", "--list", "--show-scope", "--name-only")
-    for line in settings.splitlines():
-        scope, _, name = line.partition("\t")
-        if scope in ("local", "worktree") and name.lower().startswith(COMMAND_SETTINGS):
+    settings = _git(folder, "config", "--list", "--show-scope", "--name-only", "--null")
+    scopes_and_names = settings.split("\0")
+    for scope, name in zip(scopes_and_names[::2], scopes_and_names[1::2], strict=False):
+        if scope in ("local", "worktree") and not SAFE_SETTINGS.fullmatch(name.lower()):
             raise subprocess.SubprocessError(f"{name} is set")
 
 

@@ -16,7 +16,7 @@ from wandb_workspaces.workspaces.internal import get_view_dict
 
 from posenc.config.errors import RunError, describe_error, one_line
 from posenc.runs.files import write_json
-from posenc.tracking.wandb_client import process_state_restored
+from posenc.tracking.wandb_client import check_folder_settings, process_state_restored
 
 ENTITY_PLACEHOLDER = "ENTITY"
 API_TIMEOUT = 20  # seconds
@@ -45,6 +45,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
     """
     try:
         with process_state_restored():
+            check_folder_settings()
             wandb.setup(wandb.Settings(silent=True))
             workspace._internal_id = _workspace_id(workspace)
             report.id = _report_id(report)
@@ -57,6 +58,7 @@ def default_entity() -> str:
     """Return the default entity of the W&B account. Raises RunError if W&B cannot be reached."""
     try:
         with process_state_restored():
+            check_folder_settings()
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
     except Exception as error:
         raise RunError(f"W&B cannot be reached: {one_line(error)}; {REMEDY}") from None

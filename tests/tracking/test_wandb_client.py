@@ -1,0 +1,50 @@
+"""W&B runs are opened on the user's server and written into the experiment's own folder."""
+
+from pathlib import Path
+
+import pytest
+
+from posenc.config.errors import RunError
+from posenc.tracking.wandb_client import WandbError, check_folder_settings, offline_run, online_run
+
+SERVER = "http://127.0.0.1:9"
+
+
+@pytest.fixture(autouse=True)
+def current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with an empty wandb/, and a user whose settings name SERVER."""
+    monkeypatch.delenv("WANDB_BASE_URL", raising=False)
+    monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "user"))
+    for folder in ("user", "project/wandb"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "user" / "settings").write_text(f"[default]\nbase_url = {SERVER}\n")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+@pytest.mark.parametrize(
+    "line", ["base_url = https://example.org", "api_key = 1", "https_proxy = a", "root_dir = /tmp"]
+)
+def test_settings_of_the_current_folder_do_not_decide_where_the_key_is_sent(line: str) -> None:
+    Path("wandb/settings").write_text(f"[default]\nentity = team\n{line}\n")
+    with pytest.raises(WandbError, match=f"wandb/settings .* sets {line.split()[0]}"):
+        check_folder_settings()
+    with pytest.raises(WandbError, match="wandb/settings"), online_run(id="a"):
+        pass
+
+
+def test_the_settings_of_wandb_init_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for server in (SERVER, "http://127.0.0.1:8"):
+        settings = f"[default]\nentity = team\nproject = p\nbase_url = {server}\n"
+        Path("wandb/settings").write_text(settings)
+        check_folder_settings()
+        monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:8")
+
+
+def test_nothing_is_written_through_a_linked_folder(tmp_path: Path, current_folder: Path) -> None:
+    elsewhere = current_folder.joinpath("wandb").rename(tmp_path / "elsewhere")
+    current_folder.joinpath("wandb").symlink_to(elsewhere)
+    with pytest.raises(RunError, match="symbolic link"), offline_run(current_folder, id="a"):
+        pass
+    assert list(elsewhere.iterdir()) == []
