@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from compositions import composed
 from posenc.config.errors import ConfigError
-from posenc.config.settings import check_settings, evaluation_lengths
+from posenc.config.settings import check_settings, check_values, evaluation_lengths
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.config.values import canonical
 
@@ -41,6 +41,8 @@ def test_the_defaults_are_valid() -> None:
         ("train_length=1e9", "train_length=1000000000 must be at most 1,048,576, because"),
         ("batch_tokens=24e9", "batch_tokens=24000000000 must be at most 268,435,456, which"),
         ("seed=1e30", "seed=1e+30 must be an integer"),
+        ("trainer.strategy=dp", "trainer.strategy='dp' must be one of ddp, fsdp"),
+        (f"tokens={10**30}", f"tokens={10**30} must be at most 9,223,372,036,854,775,807"),
         (f"seed={2**63}", "must be at most 9,223,372,036,854,775,807"),
         (f"name={'x' * 81}", "must be at most 80 letters"),
     ],
@@ -48,6 +50,12 @@ def test_the_defaults_are_valid() -> None:
 def test_an_invalid_value_is_named_with_its_limit(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         check_settings(config(override))
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\udcffb"])
+def test_text_that_cannot_be_printed_or_be_a_path_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"data\.paths\.0=.* null character or half a surrogate"):
+        check_values({"data": {"paths": [text]}})
 
 
 def test_all_problems_are_in_one_message() -> None:

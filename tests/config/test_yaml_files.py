@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fuzzing import time_limit
 from posenc.config.errors import ConfigError
+from posenc.config.grids import compose_sweep
 from posenc.config.paths import conf_dir
 from posenc.config.yaml_files import check_config_dir
 
@@ -34,6 +36,40 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> 
     file.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=f"mine.yaml .*{message}"):
         check_config_dir(tmp_path)
+
+
+GLOBAL = "# @package _global_\n"
+CONCATENATIONS = [f"  a{i}: {f'${{about.a{i - 1}}}' * 10}\n" for i in range(1, 12)]
+COPIES = [f"  a{i}: {{x: '${{..a{i - 1}}}', y: '${{..a{i - 1}}}'}}\n" for i in range(1, 40)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("defaults:\n- /other@about: powers\n", "powers.yaml has more than 100,000 values"),
+        ("about:\n  a0: text\n" + "".join(CONCATENATIONS), "more than 100,000 values"),
+        ("about:\n  a0: {x: 1}\n" + "".join(COPIES), "more than 100,000 values"),
+        ("about:\n  a: ${about.b}\n  b: ${about.a}\n", "refer to themselves"),
+        ("tokens: 1\ntokens: 2\n", "mine.yaml cannot be used .*found duplicate key tokens"),
+        ("about: !!set {a}\n", "mine.yaml cannot be used .*'set' is not a supported"),
+        ("- a\n", "mine.*ConfigTypeError raised while composing config: ."),
+        ("sizes: {laptop: [5]}\n", "sizes=.* must be a mapping of names to lists of strings"),
+        ("debug: 5\n", "debug=5 must be a mapping"),
+        ("debug: {overrides: [5]}\n", "debug.overrides=.5. must be a list of strings"),
+    ],
+)
+def test_an_experiment_that_cannot_be_composed_is_an_error_and_not_waited_for(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    """A file can include others in groups that posenc does not have."""
+    for file, contents in {
+        "experiment/mine.yaml": f"{GLOBAL}{text}",
+        "other/powers.yaml": "\n".join(["a0: &a0 1", *POWERS]),
+    }.items():
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(contents)
+    with time_limit(text), pytest.raises(ConfigError, match=message):
+        compose_sweep("train", ["experiment=mine"], [check_config_dir(tmp_path)])
 
 
 def test_files_with_aliases_and_empty_files_are_accepted(tmp_path: Path) -> None:

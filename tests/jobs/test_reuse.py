@@ -90,9 +90,8 @@ def test_every_experiment_reuses_experiments_of_its_own_size(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["a", "[1]", "[../elsewhere]", "['${missing}']", "${missing}"])
 def test_a_value_that_names_no_experiments_is_an_error(value: str) -> None:
-    sweep = compose_sweep("train", [f"reuse={value}"], [])
     with pytest.raises(ConfigError, match="reuse"):
-        reused_experiments(sweep)
+        reused_experiments(compose_sweep("train", [f"reuse={value}"], []))
 
 
 def test_the_leftovers_of_a_killed_copy_are_removed(small_job: list[str], tmp_path: Path) -> None:

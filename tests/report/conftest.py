@@ -35,6 +35,28 @@ LENGTHS = (64, 128, 256, 512, 1024)
 SLOPES = {"sinusoidal": 0.3, "rope": 0.12, "alibi": -0.02, "nope": 0.2}
 TRAINED = {"sinusoidal": 3.70, "rope": 3.55, "alibi": 3.60, "nope": 3.65}
 TOKENS = 81_920
+OTHER_SETTINGS: dict[str, Any] = {
+    "micro_batch_tokens": None,
+    "devices": 1,
+    "compile": False,
+    "size": "laptop",
+    "trainer": {"accelerator": "cpu", "strategy": "ddp"},
+    "profiler": None,
+    "validation": {"every_tokens": None, "tokens": 1},
+    "checkpoint": {"every_seconds": 30},
+    "cache_dir": "outputs/.data",
+    "modules": [],
+    "ngram_order": None,
+    "evaluation": {
+        **dict.fromkeys(("lengths", "offsets", "factors", "stride", "k", "targets", "swap")),
+        **dict.fromkeys(("swaps", "budget_seconds", "budget_tokens")),
+        "protocols": ["nonoverlapping"],
+        "at_tokens": [],
+        "split": "validation",
+        "batch_tokens": 16384,
+    },
+}
+"""Settings of a planned run on which its report does not depend."""
 
 
 def loss_of(encoding: str, train_length: int, seed: int, length: int) -> float:
@@ -47,6 +69,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
     identity = f"{choice} {train_length} {seed} {changes}"
     digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
     config = {
+        **OTHER_SETTINGS,
         "name": "trial",
         "experiment": None,
         "train_length": train_length,
@@ -69,7 +92,6 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "model": {"_target_": "posenc.model", "width": 128, "layers": 4, "heads": 4},
         "optimizer": {"_target_": "adamw", "_partial_": True, "learning_rate": 0.002},
         "schedule": {"_target_": "cosine", "_partial_": True, "warmup_fraction": 0.05},
-        "evaluation": {"split": "validation"},
         "kernel": "auto",
         "logger": {"_target_": "posenc.tracking.tracker.NullTracker"},
         "about": None,
@@ -332,7 +354,6 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "encoding": {},
         "train_length": train_length,
         "seed": seed,
-        "evaluation": {"split": "validation"},
         "planned": {"fingerprint": DATA},
     }
     config = default | config

@@ -46,8 +46,6 @@ def compose_training(
             f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
             f" run posenc bench {' '.join(argv)}"
         )
-    if not isinstance(settings.retry, bool):
-        raise ConfigError(f"retry={settings.retry} must be true or false")
     if not settings.hydra.launcher._target_.startswith("posenc."):
         available = ", ".join(options("hydra/launcher", config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")

@@ -20,7 +20,9 @@ from hydra.errors import (
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import ConfigError, did_you_mean, first_line
+from posenc.config.config_dir_source import ConfigDirSource
+from posenc.config.errors import ConfigError, did_you_mean, first_line, one_line
+from posenc.config.interpolations import check_interpolations
 from posenc.config.overrides import override_key, parse
 from posenc.config.paths import conf_dir, groups, options
 
@@ -67,7 +69,8 @@ def _pickled_composition(
 def _compose(
     command: str, overrides: Sequence[str], config_dirs: Sequence[Path], with_hydra: bool
 ) -> DictConfig:
-    searchpath = [f"hydra.searchpath=[{','.join(f'file://{d.resolve()}' for d in config_dirs)}]"]
+    folders = [f"{ConfigDirSource.scheme()}://{folder.resolve()}" for folder in config_dirs]
+    searchpath = [f"hydra.searchpath=[{','.join(folders)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
     _check_options(parse(overrides), config_dirs)
     GlobalHydra.instance().clear()
@@ -75,6 +78,7 @@ def _compose(
         try:
             config = hydra_compose(command, overrides=all_overrides, return_hydra_config=with_hydra)
             _check_packages(config)
+            check_interpolations(config)
             return config
         except MissingConfigException as error:
             raise _unknown_option(error) from None
@@ -112,8 +116,10 @@ class Composer:
         _check_options(parsed, self.config_dirs)
         values = [override for override in parsed if self._is_value(override)]
         choices = [str(override.input_line) for override in parsed if override not in values]
-        if any(override.type is not OverrideType.CHANGE for override in parsed):
-            return self._compose(overrides)  # the result depends on the order of all overrides
+        if any(override.type is not OverrideType.CHANGE for override in parsed) or "${" in "".join(
+            overrides
+        ):  # the result depends on the order of all overrides, or on other settings
+            return self._compose(overrides)
         config, chosen_options = self._compose(choices)
         try:
             for override in values:
@@ -214,7 +220,7 @@ def _unknown_key(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
     if match is None or str(error).startswith("In '"):  # in the defaults list of a YAML file
-        return ConfigError(first_line(error))
+        return ConfigError(one_line(error))
     key = match.group(1)
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
     known_keys = [*groups(), *dotted_keys(compose(command, choices, config_dirs))]

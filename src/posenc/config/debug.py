@@ -3,32 +3,21 @@
 from typing import Any
 
 from posenc.config.errors import ConfigError
-from posenc.config.values import matches_type
 
-DEBUG_TYPES: dict[str, Any] = {
-    "steps": int | None,
-    "fraction": float | None,
-    "repeat_batch": bool,
-    "detect_anomaly": bool,
-    "overrides": list[str],
-}
 SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
 """Settings that `debug.fraction` scales, as paths of keys."""
 
 
 def apply_debug(values: dict[str, Any]) -> None:
-    """Shorten a job according to its `debug` settings.
+    """Shorten a job, whose settings have been checked, according to its `debug` settings.
 
     The description (`about`), premises, claims and published curves of its experiment are dropped.
-    `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for settings that
-    are missing or invalid.
+    `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
+    that is not between 0 and 1.
     """
     debug = values.get("debug")
     if debug is None:
         return
-    for key, annotation in DEBUG_TYPES.items():
-        if key not in debug or not matches_type(debug[key], annotation):
-            raise ConfigError(f"debug.{key}={debug.get(key)!r} is not valid; see conf/debug/")
     values.update(dict.fromkeys(("about", "premises", "claims", "published")))
     if debug["fraction"] is not None:
         if not 0 < debug["fraction"] <= 1:

@@ -18,6 +18,7 @@ from posenc.config.overrides import (
     override_key,
     parse,
 )
+from posenc.config.settings import TYPES, check_settings
 from posenc.config.swaps import merge_swap_choices
 
 DEFAULT_SIZE = "laptop"
@@ -34,6 +35,16 @@ SWEEP_KEYS = (
 )
 """Keys that have a single value for the whole sweep."""
 
+SWEEP_TYPES = {
+    **{key: TYPES[key] for key in ("name", "outputs_dir")},
+    "sizes": dict[str, list[str]] | None,
+    "size": str,
+    "retry": bool,
+    "reuse": list[str],
+    **{key: TYPES[key] for key in TYPES if key.split(".")[0] == "debug"},
+}
+"""The types of the settings that are read before the jobs are composed."""
+
 Grids = Sequence[Mapping[str, Any]]
 
 
@@ -42,10 +53,11 @@ def compose_sweep(
 ) -> DictConfig:
     """Compose the settings that all jobs of a sweep share: experiment, size, folder, launcher.
 
-    Raises ConfigError if a debug run is given a name, because its results could be mixed with real
-    ones.
+    Raises ConfigError if one of them has the wrong type, or if a debug run is given a name, because
+    its results could be mixed with real ones.
     """
     config = compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
+    check_settings(config, {k: t for k, t in SWEEP_TYPES.items() if k.split(".")[0] in config})
     if config.get("debug") and any(override_key(override) == "name" for override in overrides):
         raise ConfigError("name= cannot be combined with debug=, whose runs have the name debug")
     return config
@@ -160,8 +172,6 @@ def _size_overrides(plain: Mapping[str, Any]) -> list[str]:
         return []
     if sizes is None:
         raise ConfigError(f"size={size}: this experiment has no sizes; omit size")
-    if not isinstance(sizes, Mapping) or not isinstance(sizes.get(size, []), list):
-        raise ConfigError(f"sizes: {sizes!r} must be a mapping of sizes to lists of overrides")
     if size not in sizes:
         raise ConfigError(f"size={size}: unknown size (available: {', '.join(sizes)})")
     return sizes[size]

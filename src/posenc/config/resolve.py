@@ -9,8 +9,9 @@ from omegaconf.errors import OmegaConfBaseException
 from posenc.config.compose import Composer, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.paths import groups
+from posenc.config.settings import check_values
 from posenc.config.swaps import SWAP_GROUP, normalize_swaps
-from posenc.config.values import canonical, is_nonfinite, walk
+from posenc.config.values import canonical
 
 
 def compose_resolved(
@@ -25,6 +26,8 @@ def compose_resolved(
     config, choices = composer.compose(overrides)
     if "evaluation" in composer.defaults:
         try:
+            if not OmegaConf.is_dict(config.evaluation):
+                raise ConfigError(f"evaluation={config.evaluation} must be a mapping")
             normalize_swaps(config, choices.get(SWAP_GROUP), composer.config_dirs)
         except OmegaConfBaseException as error:  # an interpolation that cannot be resolved
             raise ConfigError(f"evaluation.swaps: {first_line(error)}") from None
@@ -48,15 +51,13 @@ def compose_resolved(
 def resolve(config: DictConfig) -> Any:
     """Return a configuration as plain containers with its interpolations resolved.
 
-    Raises ConfigError for missing values, unresolvable interpolations, NaN and infinity.
+    Raises ConfigError for unresolvable interpolations and for what `check_values` rejects.
     """
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
-    for key, value in walk(plain):
-        if is_nonfinite(value):
-            raise ConfigError(f"{key}={value} must be a finite number")
+    check_values(plain)
     return plain
 
 

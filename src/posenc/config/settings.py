@@ -1,4 +1,8 @@
-"""Types and limits of the settings that are not components, and the evaluation lengths."""
+"""Types and limits of the settings, and the evaluation lengths.
+
+Command lines and saved configurations are checked by the same two functions: `check_values` rejects
+what no setting may be, and `check_settings` what is of the wrong type or out of range.
+"""
 
 import json
 import math
@@ -7,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import ConfigError
-from posenc.config.values import canonical, matches_type
+from posenc.config.errors import ConfigError, first_line
+from posenc.config.values import MAX_INTEGER, canonical, is_finite, matches_type, walk
 
 KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
+COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
+"""The config groups from which every run needs one component."""
 NAME_PATTERN = re.compile(r"\w[\w.+-]{,79}")
 DEFAULT_FACTORS = [1, 2, 4]
 MISSING: Any = object()
@@ -25,7 +32,11 @@ TYPES: dict[str, Any] = {
     "batch_tokens": int,
     "micro_batch_tokens": int | None,
     "seed": int,
+    **dict.fromkeys((*COMPONENTS, "logger"), dict),
+    "callbacks": dict[str, dict] | None,
+    "profiler": dict | None,
     "trainer.accelerator": ("auto", "cpu", "gpu"),
+    "trainer.strategy": ("ddp", "fsdp"),
     "precision": ("float32", "bf16"),
     "kernel": KERNELS,
     "devices": int,
@@ -53,13 +64,25 @@ TYPES: dict[str, Any] = {
     "evaluation.split": SPLITS,
     "evaluation.batch_tokens": int,
     "ngram_order": int | None,
+    "debug": dict | None,
+    "debug.steps": int | None,
+    "debug.fraction": float | None,
+    "debug.repeat_batch": bool,
+    "debug.detect_anomaly": bool,
+    "debug.overrides": list[str],
 }
+TOO_LARGE = f"={{}} must be at most {MAX_INTEGER:,}, because integers are stored in 64 bits"
+OPTIONAL = ("callbacks", "debug")
+"""Settings that may be absent or null; the keys inside them are checked only if they are set."""
 TYPE_NAMES = {
     int: "an integer",
     float: "a number",
     str: "a string",
     bool: "true or false",
     dict: "a mapping",
+    dict[str, str]: "a mapping of names to strings",
+    dict[str, dict]: "a mapping of names to mappings",
+    dict[str, list[str]]: "a mapping of names to lists of strings",
     dict[str, str | list[str]]: "a mapping of names to strings or lists of strings",
     list[int]: "a list of integers",
     list[float]: "a list of numbers",
@@ -74,10 +97,52 @@ LIMITS = {
     "batch_tokens": (2**28, "which is more than any published training run uses"),
     "vocab_size": (2**20, "which is more than any common tokenizer has"),
     "windows": (10_000, "because an average needs far fewer windows"),
-    "seed": (2**63 - 1, "because PyTorch stores seeds in 64 bits"),
+    **dict.fromkeys(
+        ("population", "parents", "mutations", "crossovers", "generations"),
+        (10_000, "because the model is evaluated for each candidate"),
+    ),
+    "debug.steps": (1_000_000, "which is more than a debug run needs"),
     "threads": (2**10, "which is more cores than common machines have"),
 }
 """Setting -> the largest number that is allowed, and the reason for the limit."""
+
+
+def check_values(values: Any) -> None:
+    """Check plain values without interpolations at any depth, whatever their keys are.
+
+    Raises ConfigError for a missing value (`???`), a number that is not finite or has more than 64
+    bits, text that cannot be encoded or has a null character, a `_target_` that is not a string, a
+    `_partial_` that is not a bool, and a mapping with keys of several types, which has no order.
+    """
+    for key, value in [("", values), *walk(values)]:
+        if problem := _value_problem(key, key.rpartition(".")[2], value):
+            raise ConfigError(f"{key or 'the configuration'}{problem}")
+
+
+def _value_problem(key: str, last: str, value: Any) -> str | None:
+    """Return what is wrong with a value; `last` is the last part of its key."""
+    if value == "???":
+        return f" is missing; set {key}=..."
+    if not is_finite(value):
+        is_integer = type(value) is int
+        return TOO_LARGE.format(value) if is_integer else f"={value} must be a finite number"
+    if isinstance(value, str) and ("\0" in value or not _is_encodable(value)):
+        return f"={value!r} has a null character or half a surrogate pair; remove it"
+    if last == "_target_" and not isinstance(value, str | None):
+        return f"={value!r} must be a string"
+    if last == "_partial_" and not isinstance(value, bool):
+        return f"={value!r} must be true or false"
+    if isinstance(value, dict) and len({isinstance(name, str) for name in value}) > 1:
+        return f"={value!r} has strings and numbers as keys; use only one of them"
+    return None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_settings(
@@ -89,8 +154,11 @@ def check_settings(
     a tuple of its choices. Raises a single ConfigError that lists every problem.
     """
     problems: list[str] = []
+    unset = [key for key in OPTIONAL if not isinstance(_select(config, key), Mapping)]
     for key, annotation in types.items():
         value = _select(config, key)
+        if key.split(".")[0] in unset and (value is MISSING or "." in key):
+            continue
         if problem := _problem(key, canonical(value), annotation):
             problems.append(problem)
     if problems:
@@ -118,8 +186,12 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
 def _select(config: DictConfig | Mapping[str, Any], key: str) -> Any:
     """Return the plain value of a dotted key, or MISSING."""
     if isinstance(config, DictConfig):
-        value = OmegaConf.select(config, key, default=MISSING)
-        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        try:
+            value = OmegaConf.select(config, key, default=MISSING)
+            is_config = OmegaConf.is_config(value)
+            return OmegaConf.to_container(value, resolve=True) if is_config else value
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"{key}: {first_line(error)}") from None
     node: Any = config
     for part in key.split("."):
         if not isinstance(node, Mapping) or part not in node:
@@ -136,6 +208,8 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
             return None
         choices = ", ".join(json.dumps(choice).strip('"') for choice in annotation)
         return f"{key}={value!r} must be one of {choices}"
+    if type(value) is int and not is_finite(value):
+        return f"{key}{TOO_LARGE.format(value)}"
     if not matches_type(value, annotation):
         types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)
         expected = " or ".join(TYPE_NAMES[item] for item in types)

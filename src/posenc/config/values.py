@@ -2,27 +2,30 @@
 
 import math
 from collections.abc import Iterator
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any
 
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
-PLAIN_TYPES = (int, float, str, bool, NoneType)
+MAX_INTEGER = 2**63 - 1
+"""The largest integer, because PyTorch and NumPy store integers in 64 bits."""
 MAX_NESTING = 50
 """The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper values."""
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
-    """Whether `value` has the annotated type; bools do not count as numbers, nor do inf and NaN."""
-    if type(value) in PLAIN_TYPES:  # typeguard takes a hundred times as long
-        types = annotation.__args__ if isinstance(annotation, UnionType) else (annotation,)
-        if type(value) in types:
-            return not is_nonfinite(value)
-    accepts_bool = annotation is Any or "bool" in str(annotation)
-    if isinstance(value, bool) and not accepts_bool:
-        return False
+    """Whether `value` has the annotated type; bools do not count as numbers.
+
+    Neither do inf, NaN and integers of more than 64 bits, which match no type.
+    """
+    types = annotation.__args__ if isinstance(annotation, UnionType) else (annotation,)
     try:
-        if is_nonfinite(value) or any(is_nonfinite(item) for _, item in walk(value)):
+        if not is_finite(value) or not all(is_finite(item) for _, item in walk(value)):
+            return False
+        if type(value) in types:  # typeguard takes a hundred times as long
+            return True
+        accepts_bool = annotation is Any or "bool" in str(annotation)
+        if isinstance(value, bool) and not accepts_bool:
             return False
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
     except (TypeCheckError, RecursionError):  # RecursionError: the value is nested too deeply
@@ -50,6 +53,8 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from walk(item, child)
 
 
-def is_nonfinite(value: Any) -> bool:
-    """Whether `value` is NaN or infinity."""
-    return isinstance(value, float) and not math.isfinite(value)
+def is_finite(value: Any) -> bool:
+    """Whether `value` is not a number, or a finite float or an integer of at most 64 bits."""
+    if isinstance(value, int):
+        return abs(value) <= MAX_INTEGER
+    return not isinstance(value, float) or math.isfinite(value)

@@ -1,17 +1,14 @@
 """Checks the YAML files of `--config-dir` before Hydra reads them."""
 
-import math
 from pathlib import Path
 
 import yaml
 
 from posenc.config.errors import ConfigError, one_line
+from posenc.config.expansion import MAX_VALUES, expanded_size
 from posenc.config.paths import conf_dir, groups
 from posenc.config.saved_yaml import events_within_limit
 from posenc.config.values import MAX_NESTING
-
-MAX_VALUES = 100_000
-"""The maximum number of values in a file; a few lines of aliases can expand to billions."""
 
 
 def check_config_dir(folder: Path) -> Path:
@@ -33,15 +30,20 @@ def check_config_dir(folder: Path) -> Path:
 
 def _problem(file: Path, original: Path) -> str | None:
     """Return what is wrong with a file; `original` is the file of posenc with the same name."""
+    if original.is_file() and file.is_file() and original.read_bytes() != file.read_bytes():
+        return f"has the same name as a file of posenc, {original}, which is used; rename it"
+    return content_problem(file)
+
+
+def content_problem(file: Path) -> str | None:
+    """Return why the contents of a file cannot be read."""
     if not file.is_file():
         return "is not a file"
-    if original.is_file() and original.read_bytes() != file.read_bytes():
-        return f"has the same name as a file of posenc, {original}, which is used; rename it"
     try:
         text = file.read_text(encoding="utf-8")
         list(events_within_limit(text))
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        size, depth = (0, 0) if root is None else _expanded_size(root, {})
+        size, depth = (0, 0) if root is None else expanded_size(root, _children, {})
     except UnicodeDecodeError as error:
         return f"is not UTF-8 at byte {error.start}; save it as UTF-8"
     except yaml.YAMLError as error:
@@ -53,17 +55,7 @@ def _problem(file: Path, original: Path) -> str | None:
     return None
 
 
-def _expanded_size(node: yaml.Node, known: dict[int, tuple[float, float]]) -> tuple[float, float]:
-    """Return the number of values and the depth of a node; infinity if the node contains itself.
-
-    `known` maps the ids of the nodes visited so far to their results.
-    """
-    if id(node) not in known:
-        known[id(node)] = math.inf, math.inf
-        children = node.value if isinstance(node, yaml.CollectionNode) else []
-        if isinstance(node, yaml.MappingNode):
-            children = [child for pair in node.value for child in pair]
-        results = [_expanded_size(child, known) for child in children]
-        size = 1 + sum(size for size, _ in results)
-        known[id(node)] = size, 1 + max((depth for _, depth in results), default=0)
-    return known[id(node)]
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [child for pair in node.value for child in pair]
+    return node.value if isinstance(node, yaml.SequenceNode) else []

@@ -13,12 +13,9 @@ from posenc.config.debug import apply_debug
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
-from posenc.config.settings import check_settings
+from posenc.config.settings import COMPONENTS, check_settings
 from posenc.report.claim_parser import check_claims
 from posenc.report.published_curves import parse_published
-
-COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
-"""The config groups from which every run needs one component."""
 
 SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
@@ -61,7 +58,6 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
     ConfigError if the configuration is invalid.
     """
     values = compose_resolved(composer, overrides)
-    apply_debug(values)
     chosen = set(values["choices"])
     if values.get("logger"):  # a list of loggers is not among the choices
         chosen.add("logger")
@@ -70,6 +66,7 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
             available = ", ".join(options(group, composer.config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     check_settings(values)
+    apply_debug(values)
     config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     for key in ("premises", "claims"):
         check_claims(values[key], composer.config_dirs, key)

@@ -12,21 +12,19 @@ from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError, first_line, plural
-from posenc.config.settings import evaluation_lengths
+from posenc.config.settings import COMPONENTS, evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.jobs.job_config import COMPONENTS
 from posenc.model.build import build_encoding
 from posenc.model.device import check_accelerator, select_device
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
 
-STRATEGIES = ("ddp", "fsdp")
 VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 """The settings that determine an encoding and its dtypes."""
 
@@ -145,10 +143,7 @@ def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
 
 
 def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
-    strategy = config.trainer.get("strategy")
-    if strategy not in STRATEGIES:
-        raise ConfigError(f"trainer.strategy={strategy!r} must be one of {', '.join(STRATEGIES)}")
-    if config.devices == 1 or strategy != "fsdp":
+    if config.devices == 1 or config.trainer.strategy != "fsdp":
         return
     if scalars := [name for name, weight in encoding.named_parameters() if weight.ndim == 0]:
         raise ConfigError(

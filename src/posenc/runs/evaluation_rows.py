@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc.config.errors import RunError
-from posenc.config.values import is_nonfinite
+from posenc.config.values import is_finite
 from posenc.runs.files import corrupt_file_error, read_json, write_json
 from posenc.runs.lock import lock
 
@@ -38,8 +38,6 @@ OPTIONAL_ROW_TYPES = {
     "perplexity_per_byte": int | float | None,
 }
 """The optional keys of an evaluation row and their types."""
-MAX_INTEGER = 2**63
-"""A bound on the integers in a file; larger ones cannot be converted to a float or an array."""
 NGRAM_TYPES = {"order": int, "data": str, "split": str, "count": int, "loss": int | float}
 """The required keys of a row of `ngrams.json` and their types."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
@@ -154,15 +152,11 @@ def read_rows(
 
 
 def _has_type(value: Any, expected: Any) -> bool:
-    """Whether a value has a type; bools do not count as numbers, nor do inf and NaN.
+    """Whether a value has a type; as in `matches_type`, bools do not count as numbers.
 
     A file may have thousands of rows, for which `matches_type` would take seconds.
     """
-    if isinstance(value, bool) or not isinstance(value, expected):
-        return False
-    if isinstance(value, int):
-        return abs(value) < MAX_INTEGER
-    return not is_nonfinite(value)
+    return isinstance(value, expected) and not isinstance(value, bool) and is_finite(value)
 
 
 def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:

@@ -1,20 +1,15 @@
 """The directory of a run: its files, and its deletion."""
 
 import glob
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.errors import ConfigError, RunError, first_line
-from posenc.config.identity import check_untrusted_identity, with_new_options
-from posenc.config.saved_yaml import load_yaml
-from posenc.config.settings import TYPES, check_settings
-from posenc.config.values import walk
+from posenc.config.errors import ConfigError, RunError
+from posenc.config.identity import check_untrusted_identity
 from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
 from posenc.runs.files import (
     RowsDigest,
@@ -22,31 +17,12 @@ from posenc.runs.files import (
     corrupt_file_error,
     read_jsonl,
     read_mapping,
-    read_text,
     reject_links,
     write_json,
 )
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
+from posenc.runs.saved_config import read_config
 from posenc.runs.status import Status
-
-PLANNED_TYPES = {
-    **{key: TYPES[key] for key in ("train_length", "tokens", "batch_tokens", "seed")},
-    **{key: TYPES[key] for key in ("gradient_clip", "precision", "kernel", "evaluation.split")},
-    **dict.fromkeys(("encoding", "model", "optimizer", "schedule", "logger"), dict),
-    **{f"choices.{group}": str for group in ("encoding", "model", "data")},
-    "planned.hash": str,
-    "planned.fingerprint": str,
-    "planned.lengths": list[int],
-    "planned.parameters": int,
-    "planned.posenc_version": str,
-}
-"""Keys that commands read from a saved configuration; planning adds those in `planned`."""
-
-MAX_CONFIG_BYTES = 1_000_000
-"""The maximum size of a `config.yaml`; those of the shipped experiments are about 6 kB."""
-
-YAML_READ_ERRORS = (yaml.YAMLError, ValueError, OSError)
-"""Exceptions that are raised by reading a corrupt YAML file."""
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -71,8 +47,6 @@ ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
 """Files and folders of an experiment that are of no use without its runs."""
 
 REPORT_FOLDERS = ("report", "report-selected")
-
-VERSION = re.compile(r"[\w.+!-]{1,40}")
 
 
 class RunDirectory:
@@ -99,41 +73,13 @@ class RunDirectory:
         return OmegaConf.create(self.config_dict())
 
     def config_dict(self) -> dict[str, Any]:
-        """Read the configuration that planning wrote.
+        """Return the checked configuration that planning wrote; see `read_config`.
 
-        Its `modules` are empty: the command line decides which modules are trusted, not this file.
-        Options that were introduced since have the defaults that preserve the old behavior.
-        Raises RunError if the file is corrupt, was not written by planning, contains an alias or
-        an interpolation, or is of an earlier version, and if the directory contains a symbolic
-        link.
+        Raises RunError if it is corrupt, or if the directory contains a symbolic link.
         """
-        try:
-            values = load_yaml(read_text(self.config_file, MAX_CONFIG_BYTES))
-        except YAML_READ_ERRORS as error:
-            raise RunError(f"cannot read {self.config_file} ({first_line(error)})") from None
-        if not isinstance(values, dict):
-            raise RunError(f"{self.config_file} is not a mapping")
-        for key, value in walk(values):
-            if isinstance(value, str) and "${" in value:
-                raise RunError(
-                    f"{self.config_file}: {key} is an interpolation, which could read environment"
-                    f" variables; planning does not write interpolations"
-                )
-        if "frozen" in values and "planned" not in values:
-            raise RunError(
-                f"{self.path} was created by an earlier version of posenc, whose settings have"
-                f" different names; train it again with this version, in another folder"
-            )
-        try:
-            check_settings(values, PLANNED_TYPES)
-        except ConfigError as error:
-            raise RunError(
-                f"{self.config_file} is not the configuration of a planned run ({error})"
-            ) from None
+        values = read_config(self.config_file)
         reject_links(contents(self.path))
-        if not VERSION.fullmatch(values["planned"]["posenc_version"]):
-            raise RunError(f"{self.config_file}: planned.posenc_version is not a version")
-        return {**values, "model": with_new_options(values["model"]), "modules": []}
+        return values
 
     def verified_config_dict(self) -> dict[str, Any]:
         """Return `config_dict()` of a run whose results are combined with those of other runs.
@@ -151,7 +97,7 @@ class RunDirectory:
 
         Otherwise it could be a copy of another run, which would count twice.
         """
-        name = values["planned"].get("run")
+        name = values["planned"]["run"]
         if name != self.path.absolute().name:
             raise RunError(
                 f"{self.path} is not the directory of the run that its config.yaml names; rename"
@@ -241,9 +187,14 @@ def read_plan(folder: Path) -> dict[str, Any]:
     """
     reject_links(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
     plan = {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
-    if wrong := [name for name in plan["runs"] if name != Path(name).name or "\0" in name]:
+    if wrong := [name for name in plan["runs"] if not _is_file_name(name)]:
         raise corrupt_file_error(folder / "plan.json", f"not the name of a run: {wrong[0]!r}")
     return plan
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a file can have this name; file systems allow 255 bytes."""
+    return name == Path(name).name and "\0" not in name and len(name.encode()) <= 255
 
 
 def run_paths(run: RunDirectory) -> list[Path]:

@@ -10,11 +10,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from posenc.config.errors import ConfigError, first_line
+from posenc.config.errors import ConfigError
 from posenc.config.settings import NAME_PATTERN
-from posenc.config.values import matches_type
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import COPY_LOCK, RunDirectory
 
@@ -22,14 +20,9 @@ COPY_PREFIX = ".copy-"
 
 
 def reused_experiments(sweep: DictConfig) -> list[str]:
-    """Return the names of the experiments in `reuse`. Raises ConfigError if it is not a list."""
-    try:
-        names: Any = sweep.reuse
-        if OmegaConf.is_config(names):
-            names = OmegaConf.to_container(names, resolve=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(f"reuse: {first_line(error)}") from None
-    if not matches_type(names, list[str]) or not all(map(NAME_PATTERN.fullmatch, names)):
+    """Return the experiments in `reuse`. Raises ConfigError for one that cannot be a name."""
+    names: Any = OmegaConf.to_container(sweep.reuse, resolve=True)
+    if not all(map(NAME_PATTERN.fullmatch, names)):
         raise ConfigError(f"reuse={names!r} must be a list of experiment names")
     return names
 
