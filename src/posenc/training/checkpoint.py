@@ -20,6 +20,7 @@ import torch
 from posenc.config.errors import RunError, first_line
 from posenc.runs.files import RowsDigest, is_mostly_holes
 from posenc.runs.run_directory import RunDirectory
+from posenc.training.pickle_size import check_checkpoint
 
 log = logging.getLogger(__name__)
 CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
@@ -48,10 +49,12 @@ class Checkpoint:
         """Return the contents, loaded without running code from the file.
 
         With `mmap`, tensors are read from disk only if they are used.
-        Raises RunError if the file contains anything other than tensors and plain values, or if it
-        was saved by another run than that with `run_hash`; None skips this check.
+        Raises RunError if the file contains anything other than tensors and plain values, or more
+        of them than `check_checkpoint` allows, or if it was saved by another run than that with
+        `run_hash`; None skips this check.
         """
         try:
+            check_checkpoint(self.path)
             contents = torch.load(self.path, map_location="cpu", weights_only=True, mmap=mmap)
         except OSError:  # the file could not be read, which does not mean that it is corrupt
             raise

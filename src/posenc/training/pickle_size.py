@@ -1,0 +1,92 @@
+"""A limit on the values in a pickle, checked without unpickling it.
+
+Tuples that contain the same tuple twice, which contains another one twice, and so on, need a few
+bytes for each level, but hashing, comparing or printing the outermost one takes time that doubles
+with each level.
+"""
+
+import pickletools
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_VALUES = 10_000_000
+"""The maximum number of values, counting shared ones each time; hashing more takes seconds."""
+MAX_PICKLE_BYTES = 100_000_000
+"""The maximum size of a checkpoint's pickle, which holds no weights: five million values."""
+GROWING = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD")
+"""The instructions that add to the value below their arguments instead of making a new one."""
+
+
+@dataclass(eq=False)
+class _Value:
+    """A value on the unpickler's stack: its number of values, and whether another contains it."""
+
+    size: int = 1
+    is_contained: bool = False
+
+
+def check_checkpoint(path: Path) -> None:
+    """Raise ValueError if a file of `torch.save` has too many values or is not such a file."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not a zip file of torch.save")
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename.endswith(".pkl"):
+                if member.file_size > MAX_PICKLE_BYTES:
+                    raise ValueError(f"{member.filename} has more than {MAX_PICKLE_BYTES:,} bytes")
+                check_pickle(archive.read(member))
+
+
+def check_pickle(data: bytes) -> None:
+    """Raise ValueError for a pickle with more than MAX_VALUES values, or one that contains itself.
+
+    The unpickler's stack is simulated with the sizes of values in place of the values.
+    """
+    stack: list[_Value | None] = []  # None is a mark
+    memo: dict[int, _Value] = {}
+    for instruction, argument, _ in pickletools.genops(data):
+        name = instruction.name
+        if "PUT" in name or name == "MEMOIZE":
+            memo[len(memo) if argument is None else int(argument)] = _top(stack)
+        elif "GET" in name:
+            stack.append(memo[int(argument)])
+        elif name == "MARK":
+            stack.append(None)
+        elif name == "DUP":
+            stack.append(_top(stack))
+        else:
+            _execute(instruction, stack)
+
+
+def _top(stack: list[_Value | None]) -> _Value:
+    if not stack or (value := stack[-1]) is None:
+        raise ValueError("its pickle is corrupt")
+    return value
+
+
+def _execute(instruction: Any, stack: list[_Value | None]) -> None:
+    """Replace the arguments of an instruction on the stack by its result."""
+    before, after = instruction.stack_before, instruction.stack_after
+    count, contents = len(before), []
+    if pickletools.markobject in before:
+        count = before.index(pickletools.markobject)
+        while stack and (value := stack.pop()) is not None:
+            contents.append(value)
+    below = [stack.pop() for _ in range(min(count, len(stack)))]
+    arguments = [value for value in below if value is not None]
+    if not after:
+        return
+    if instruction.name in GROWING and arguments:
+        result = arguments.pop()
+        if result.is_contained or result in contents or result in arguments:
+            raise ValueError("a container in it contains itself")
+    else:
+        result = _Value()
+    for value in [*contents, *arguments]:
+        value.is_contained = True
+        result.size += value.size
+    if result.size > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES:,} values if shared ones count repeatedly")
+    stack.append(result)

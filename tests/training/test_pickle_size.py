@@ -1,0 +1,69 @@
+"""Checkpoints with values that would take forever to hash or print are not loaded."""
+
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzing import time_limit
+from posenc.config.errors import RunError
+from posenc.training.checkpoint import Checkpoint
+from posenc.training.pickle_size import check_checkpoint, check_pickle
+
+
+def doubled(levels: int) -> Any:
+    """A tuple that contains 2^levels values, each of them shared."""
+    value: Any = ()
+    for _ in range(levels):
+        value = (value, value)
+    return value
+
+
+def with_key(value: bytes) -> bytes:
+    """A pickle of a state_dict that has the pickled `value` as a key."""
+    key = value.removeprefix(b"\x80\x02").removesuffix(b".")
+    return b"\x80\x02}(X\x0a\x00\x00\x00state_dict}(" + key + b"K\x01uu."
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_shared_values_are_counted_each_time(protocol: int) -> None:
+    check_pickle(pickle.dumps([doubled(10), OrderedDict(a={1, 2}), 2**70, b"ab"], protocol))
+    with pytest.raises(ValueError, match="more than 10,000,000 values"):
+        check_pickle(pickle.dumps(doubled(60), protocol))
+
+
+@pytest.mark.parametrize("grow", [lambda a: a.append(a), lambda a: a.append([a])])
+def test_a_list_that_contains_itself_is_an_error(grow: Any) -> None:
+    value: list[Any] = []
+    grow(value)
+    with pytest.raises(ValueError, match="contains itself"):
+        check_pickle(pickle.dumps(value, 2))
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80\x02q\x00.", b"\x80\x02h\x05."])
+def test_a_corrupt_pickle_is_an_error(data: bytes) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        check_pickle(data)
+
+
+def test_a_checkpoint_with_a_key_that_takes_forever_to_hash_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "step-000000001-0123456789abcdef.ckpt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", with_key(pickle.dumps(doubled(60), 2)))
+        archive.writestr("archive/version", "3\n")
+    with time_limit("load"), pytest.raises(RunError, match="more than 10,000,000 values"):
+        Checkpoint(path, 1, "0123456789abcdef").load()
+
+
+def test_a_checkpoint_of_an_optimizer_with_shared_settings_is_accepted(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.AdamW([{"params": [weight]} for weight in model.parameters()])
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    path = tmp_path / "model.ckpt"
+    torch.save({"state_dict": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+    check_checkpoint(path)
