@@ -99,7 +99,7 @@ def error_of(
         (["name=../x"], ["name='../x'"]),
         (["name=.data"], ["name='.data'"]),
         (["about=3"], ["about=3"]),
-        (["retry=maybe"], ["retry=maybe must be true or false"]),
+        (["retry=maybe"], ["retry='maybe' must be true or false"]),
         (["evaluation.split=validation,test"], ["twice", "evaluation"]),
         (["hydra/sweeper=basic"], ["hydra/sweeper"]),
         (["hydra/launcher=basic"], ["hydra/launcher"]),
@@ -200,6 +200,11 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["train", f"{'x' * 5000}=1"], "unknown key"),
         (["train", f"a{'.b' * 3000}=1"], "unknown key"),
         (["train", f"about={'[' * 100}{']' * 100}"], "more than 50 nested brackets"),
+        (["train", "seed=range(0,10,0)"], "seed=range(0,10,0) has no values"),
+        (
+            ["search-factors", "length=48", "population=1e9"],
+            "population=1000000000 must be at",
+        ),
         (["train", f"seed=[{'1,' * 900}1]"], "must be an integer"),
     ],
 )
@@ -216,3 +221,14 @@ def test_a_mistake_in_any_command(
     assert part in error and "Traceback" not in error
     assert len(error) < 2500
     assert not list(tmp_path.iterdir())
+
+
+def test_a_current_folder_that_was_deleted_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert main(["status"]) == 2
+    assert "the current folder has been deleted" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
 ) -> None:
     run = trained("encoding=rope")
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    assert main(["inspect", f"run={run.path}", "lengths=[40,72]", "windows=3"]) == 0
+    assert main(["inspect", f"run={run.path}", "lengths=[2,40,72]", "windows=3"]) == 0
     printed = capsys.readouterr().out
     assert "Attention by layer" in printed and "Distance between two" in printed
     page = Path(printed.split()[-1])
@@ -62,7 +62,7 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
     assert all(path.read_bytes() == content for path, content in before.items())
 
     heads = {(int(r["length"]), int(r["layer"]), int(r["head"])): r for r in rows(run, "heads")}
-    assert set(heads) == {(t, n, h) for t in (24, 40, 72) for n in range(2) for h in range(4)}
+    assert set(heads) == {(t, n, h) for t in (2, 24, 40, 72) for n in range(2) for h in range(4)}
     for (length, layer, head), row in heads.items():
         fractions = [
             (int(r["start"]), int(r["stop"]), float(r["attention"]))
@@ -76,6 +76,7 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
         assert float(row["self"]) == pytest.approx(fractions[0][2])
     pairs = {(r["length"], r["region"]): int(r["pairs"]) for r in rows(run, "scores")}
     assert pairs == {
+        ("2", "within"): 3 * 3,
         ("24", "within"): 3 * 300,
         **{(str(t), "within"): 3 * 300 for t in (40, 72)},
         **{(str(t), "near"): 3 * 24 * (t - 24) for t in (40, 72)},
@@ -83,7 +84,7 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
     }
     for name in ("norm", "variation"):
         total = sum(float(row[name]) for row in rows(run, "frequencies"))
-        assert total == pytest.approx(3 * 2 * 4)  # one for each length, layer and head
+        assert total == pytest.approx(4 * 2 * 4)  # one for each length, layer and head
 
 
 def test_an_encoding_whose_maximum_length_is_the_training_length(

@@ -71,7 +71,11 @@ def _run(command: str, words: list[str]) -> int:
         return 0
     # The current folder may be from someone else: nothing in it is imported unless the user names a
     # module (see `import_target`), even if Python was started with `-m`.
+    try:
+        current = os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError("the current folder has been deleted; change to another one") from None
     requested = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [p for p in sys.path if p not in ("", os.getcwd()) or p in requested]
+    sys.path[:] = [p for p in sys.path if p not in ("", current) or p in requested]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

@@ -157,7 +157,10 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
     if isinstance(glob, Glob):
         values = _matching_options(override, glob, config_dirs)
     else:
-        values = list(islice(override.sweep_string_iterator(), MAX_JOBS + 1))
+        try:
+            values = list(islice(override.sweep_string_iterator(), MAX_JOBS + 1))
+        except ValueError as error:  # such as a step of 0
+            raise ConfigError(f"{line} has no values: {error}") from None
         check_job_count(len(values), line)
     if not values:
         raise ConfigError(f"{line} has no values; add at least one")

@@ -103,15 +103,16 @@ def head_rows(
 ) -> list[Row]:
     """Return a row for each head, with means over the queries that `distances` includes.
 
-    `shift` compares attention at distances below L/2 with `at_train_length` [layers, H, L], the
-    fractions in windows of L.
+    `shift` compares attention at distances below L/2, or below the length of the windows if that is
+    less, with `at_train_length` [layers, H, L], the fractions in windows of L.
     """
     fractions = distances.fractions()
     means = {
         name: getattr(positions, name)[..., distances.first_query :].mean(-1) / positions.windows
         for name in MEANS
     }
-    shift = total_variation(at_train_length, fractions, max(1, at_train_length.shape[-1] // 2))
+    compared = max(1, min(at_train_length.shape[-1] // 2, fractions.shape[-1]))
+    shift = total_variation(at_train_length, fractions, compared)
     nearest = {"self": fractions[..., 0], "previous": fractions[..., 1]}
     columns = {**means, **nearest, "shift": shift}
     return tensor_rows({"length": fractions.shape[-1]}, ("layer", "head"), columns)
