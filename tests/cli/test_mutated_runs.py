@@ -23,7 +23,10 @@ from posenc.report.report_results import read_results
 from posenc.runs.run_directory import RunDirectory
 
 MALICIOUS = {"_target_": "malicious.run"}
-OTHER_VALUES = [None, True, -3, 1e300, "x", [], {}, [[]], {"a": {}}, "9" * 3000, MALICIOUS]
+OTHER_VALUES = [
+    *(None, True, 5, -3, 1e300, float("nan"), 10**400, "x", "???", "9" * 3000, "x" * 5000),
+    *([], {}, [1], [[]], {"a": 1}, {"a": {}}, {1: 2, "a": 3}, {"_target_": [1]}, MALICIOUS),
+]
 MUTATIONS = (
     "value",
     "value",
@@ -143,7 +146,8 @@ def test_a_changed_file_is_an_error_or_changes_no_number(
     metrics = finished.metrics_file.read_text()
     valid = tmp_path / "valid"
     shutil.copytree(folder, valid)
-    files = sorted(
+    files = [finished.config_file] * 5  # it has the most keys
+    files += sorted(
         file
         for file in folder.rglob("*")
         if file.is_file() and file.stat().st_size and not file.name.endswith("lock")
@@ -202,7 +206,7 @@ def test_a_changed_file_is_an_error_or_changes_no_number(
     fuzz(
         test,
         max_examples=40,
-        index=st.integers(0, 30),
+        index=st.integers(0, 35),
         mutation=st.sampled_from(MUTATIONS),
         where=st.floats(0, 0.999),
         other=st.sampled_from(OTHER_VALUES),

@@ -154,6 +154,9 @@ def test_a_tokenizer_is_the_same_after_saving_and_loading(
     assert _ids(loaded, SENTENCE, "a a") == _ids(tokenizer, SENTENCE, "a a")
 
 
+BYTE_LEVEL = {"type": "ByteLevel"}
+PRECOMPILED = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+
 SAVED = {
     "byte": ByteTokenizer(),
     "subword": BPE,
@@ -197,6 +200,75 @@ def test_a_corrupt_file_is_named(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(text)
     with pytest.raises(RunError, match=r"tokenizer\.json is corrupt"):
         load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def library_file(folder: Path, **changes: Any) -> Path:
+    """A saved tokenizer of the library with three words and the changes."""
+    model = {"type": "WordLevel", "vocab": {"a": 0, "?": 1, "</s>": 2}, "unk_token": "?"}
+    config = {"posenc_kind": "subword", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    contents = {"version": "1.0", "added_tokens": [], "model": model, **changes}
+    (folder / "tokenizer.json").write_text(json.dumps(contents))
+    return folder / "tokenizer.json"
+
+
+def replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def nested(kind: str, step: dict[str, Any], levels: int) -> dict[str, Any]:
+    """Steps in nested sequences, each of which applies the inner one twice."""
+    for _ in range(levels):
+        step = {"type": "Sequence", kind: [step, step]}
+    return step
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"normalizer": nested("normalizers", replace("a", "aa"), 6)}, "its normalizer can make"),
+        ({"normalizer": nested("normalizers", replace("(?=a)", "a", "Regex"), 3)}, "256 times"),
+        ({"normalizer": nested("normalizers", BYTE_LEVEL, 2)}, "256 times"),
+        (
+            {"decoder": nested("decoders", replace("a", "aa"), 3)},
+            "its decoder can make .* 256 times",
+        ),
+        ({"normalizer": replace("a", "a" * 101)}, "101 times .* at most 100"),
+        ({"normalizer": PRECOMPILED}, "library cannot read it: PanicException"),
+        (
+            {"model": {"type": "WordLevel", "vocab": {"</s>": 2**32 - 1}, "unk_token": "?"}},
+            "1,048,5",
+        ),
+    ],
+)
+def test_a_file_of_the_library_that_would_fill_the_memory_or_crash_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    file = library_file(tmp_path, **changes)
+    with pytest.raises(RunError, match=rf"tokenizer\.json is corrupt .*{message}"):
+        load_tokenizer(file)
+    with pytest.raises(ConfigError, match=message):
+        pretrained(str(file), "</s>")
+    assert "panicked" not in capfd.readouterr().err
+
+
+def test_common_steps_of_published_tokenizers_are_accepted(tmp_path: Path) -> None:
+    steps = [
+        replace(" {2,}", " ", "Regex"),
+        replace("``", '"'),
+        replace(" ", "_"),
+        {"type": "NFKC"},
+    ]
+    normalizer = {"type": "Sequence", "normalizers": steps}
+    tokenizer = load_tokenizer(library_file(tmp_path, normalizer=normalizer))
+    assert tokenizer.encode("a") == [0]
+
+
+def test_a_text_on_which_the_library_panics_is_an_error(tmp_path: Path) -> None:
+    pre_tokenizer = {"type": "FixedLength", "length": 0}
+    tokenizer = load_tokenizer(library_file(tmp_path, pre_tokenizer=pre_tokenizer))
+    with pytest.raises(ConfigError, match="cannot encode this text: PanicException"):
+        tokenizer.encode("a a")
 
 
 def test_encode_appends_no_end_of_text_token() -> None:

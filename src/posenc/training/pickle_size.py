@@ -45,13 +45,13 @@ def check_pickle(data: bytes) -> None:
     The unpickler's stack is simulated with the sizes of values in place of the values.
     """
     stack: list[_Value | None] = []  # None is a mark
-    memo: dict[int, _Value] = {}
+    memo: dict[Any, _Value] = {}
     for instruction, argument, _ in pickletools.genops(data):
         name = instruction.name
         if "PUT" in name or name == "MEMOIZE":
-            memo[len(memo) if argument is None else int(argument)] = _top(stack)
+            memo[len(memo) if argument is None else argument] = _top(stack)
         elif "GET" in name:
-            stack.append(memo[int(argument)])
+            stack.append(memo[argument])
         elif name == "MARK":
             stack.append(None)
         elif name == "DUP":

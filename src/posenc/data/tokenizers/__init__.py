@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from tokenizers import Tokenizer as HuggingFaceTokenizer
-
-from posenc.config.errors import RunError, describe_error
+from posenc.config.errors import ConfigError, RunError, describe_error
 from posenc.data.tokenizers.byte import ByteTokenizer
+from posenc.data.tokenizers.library import load_library_tokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.tokenizer import CONFIG_NAME, Tokenizer, TokenizerTrainer
@@ -30,9 +29,11 @@ def load_tokenizer(path: Path) -> Tokenizer:
         if "state" in saved:
             return _CLASSES[saved["kind"]].from_state(saved["state"])
         config = read_mapping(path.with_name(CONFIG_NAME), {"posenc_kind": str})
-        tokenizer = HuggingFaceTokenizer.from_str(json.dumps(saved))
+        tokenizer = load_library_tokenizer(json.dumps(saved))
         return _CLASSES[config["posenc_kind"]].from_huggingface(tokenizer, config["eos_token"])
     except RunError:
         raise
-    except Exception as error:  # `tokenizers` raises nothing more specific
+    except ConfigError as error:
+        raise corrupt_file_error(path, error) from None
+    except Exception as error:  # the contents can be of any type
         raise corrupt_file_error(path, describe_error(error)) from None

@@ -10,6 +10,8 @@ import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.settings import LIMITS
+from posenc.data.tokenizers.library import check_growth, library_errors, load_library_tokenizer
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 _BATCH_CHARACTERS = 1 << 22
@@ -32,10 +34,16 @@ class SubwordTokenizer(Tokenizer):
         tokenizer.encode_special_tokens = True
         self._tokenizer, self._eos_token = tokenizer, eos_token
         self._serialized: dict[str, Any] = json.loads(tokenizer.to_str())
+        check_growth(self._serialized)
         self._can_cut = _can_cut(self._serialized)
         vocabulary = tokenizer.get_vocab()
         self.eos_id = vocabulary[eos_token]
         self.vocab_size = max(vocabulary.values()) + 1
+        limit, reason = LIMITS["vocab_size"]
+        if self.vocab_size > limit:
+            raise ConfigError(
+                f"its vocabulary size {self.vocab_size:,} exceeds {limit:,}, {reason}"
+            )
 
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids.
@@ -56,15 +64,15 @@ class SubwordTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         kept = [int(id) for id in ids if id != self.eos_id]
-        return self._tokenizer.decode(kept, skip_special_tokens=False)
+        with library_errors("the tokenizer cannot decode these ids"):
+            return self._tokenizer.decode(kept, skip_special_tokens=False)
 
     def state(self) -> dict[str, Any]:
         return {"model": self._serialized, "end_of_text": self._eos_token}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        tokenizer = HuggingFaceTokenizer.from_str(json.dumps(state["model"]))
-        return cls(tokenizer, state["end_of_text"])
+        return cls(load_library_tokenizer(json.dumps(state["model"])), state["end_of_text"])
 
     @property
     def eos_token(self) -> str:
@@ -88,7 +96,8 @@ class SubwordTokenizer(Tokenizer):
 
     def _encode_batch(self, batch: list[tuple[str, bool]]) -> Ids:
         strings = [string for string, _ in batch]
-        encodings = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)
+        with library_errors("the tokenizer cannot encode this text"):
+            encodings = self._tokenizer.encode_batch_fast(strings, add_special_tokens=False)
         arrays = []
         for encoding, (_, is_last) in zip(encodings, batch, strict=True):
             arrays.append(np.array(encoding.ids, dtype=np.uint32))
@@ -108,8 +117,8 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     if not file.is_file():
         raise ConfigError(f"tokenizer.path: '{path}' does not exist; set it to a tokenizer.json")
     try:
-        tokenizer = HuggingFaceTokenizer.from_file(str(file))
-    except Exception as error:
+        tokenizer = load_library_tokenizer(file.read_text(encoding="utf-8"))
+    except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"tokenizer.path: '{path}' is not a file of the `tokenizers` library: {error}"
         ) from None
@@ -119,7 +128,10 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
             f"tokenizer.eos_token: '{eos_token}' is not one of the {len(vocabulary)} tokens"
             f" of '{path}'{did_you_mean(eos_token, vocabulary)}; set the token that ends a document"
         )
-    return SubwordTokenizer(tokenizer, eos_token)
+    try:
+        return SubwordTokenizer(tokenizer, eos_token)
+    except ConfigError as error:
+        raise ConfigError(f"tokenizer.path: '{path}' cannot be used: {error}") from None
 
 
 def _can_cut(serialized: dict[str, Any]) -> bool:

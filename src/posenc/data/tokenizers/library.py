@@ -1,0 +1,98 @@
+"""Loads tokenizers of the Hugging Face library from files that may come from someone else."""
+
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tokenizers import Tokenizer as HuggingFaceTokenizer
+
+from posenc.config.errors import ConfigError, describe_error
+
+MAX_GROWTH = 100
+"""The largest factor by which the steps of a tokenizer may together lengthen a text.
+
+Those of published tokenizers lengthen it less than tenfold. Nested steps that each double it need a
+few lines to fill the memory.
+"""
+STEP_GROWTH = {"ByteLevel": 4, "Precompiled": 10}
+"""The steps besides Replace that lengthen a text each time they are applied, and by how much.
+
+Unlike these, Unicode's normal forms change nothing if they are applied again.
+"""
+
+
+def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
+    """Return the tokenizer that a tokenizer.json with this text describes.
+
+    Raises ConfigError if the library rejects it.
+    """
+    with library_errors("the tokenizers library cannot read it"), _without_panic_messages():
+        return HuggingFaceTokenizer.from_str(text)
+
+
+@contextmanager
+def library_errors(problem: str) -> Iterator[None]:
+    """Turn errors of the tokenizers library into ConfigErrors that start with `problem`.
+
+    The library raises nothing more specific than Exception, and PanicException, which is not even
+    an Exception, for what its authors did not expect.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise ConfigError(f"{problem}: {describe_error(error)}") from None
+        raise
+
+
+def check_growth(serialized: dict[str, Any]) -> None:
+    """Raise ConfigError if the steps of a tokenizer can make a text more than MAX_GROWTH as long.
+
+    `serialized` is the content of a tokenizer.json.
+    """
+    for part in ("normalizer", "decoder"):
+        growth = math.prod(map(_growth, _steps(serialized.get(part))))
+        if growth > MAX_GROWTH:
+            raise ConfigError(
+                f"the steps of its {part} can make a text {growth:.3g} times as long; at most"
+                f" {MAX_GROWTH} is allowed, because longer texts fill the memory"
+            )
+
+
+def _steps(node: Any) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a normalizer or decoder, of which a Sequence contains several."""
+    if isinstance(node, dict) and node.get("type") == "Sequence":
+        for child in [*node.get("normalizers", []), *node.get("decoders", [])]:
+            yield from _steps(child)
+    elif isinstance(node, dict):
+        yield node
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """Return a bound on the factor by which a step lengthens a text."""
+    if step.get("type") != "Replace":
+        return STEP_GROWTH.get(step.get("type", ""), 1)
+    content, pattern = step["content"], step["pattern"].get("String")
+    if pattern:
+        return max(1, len(content) / len(pattern))
+    return 1 + len(content)  # a regular expression may match one character, or between two
+
+
+@contextmanager
+def _without_panic_messages() -> Iterator[None]:
+    """Discard what the library prints to the file descriptor of stderr if it panics."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # there is no stderr
+        yield
+        return
+    with tempfile.TemporaryFile() as discarded:
+        os.dup2(discarded.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
