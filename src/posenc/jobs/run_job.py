@@ -16,6 +16,7 @@ from posenc.config.components import check
 from posenc.config.errors import (
     PosencError,
     RunError,
+    abbreviate,
     describe_error,
     describe_path_error,
     is_path_error,
@@ -69,7 +70,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         return LOST
     except PosencError as error:
         log.error("%s", error)
-        progress.write(state="failed", error=one_line(error))
+        progress.write(state="failed", error=abbreviate(one_line(error)))
         return FAILED
     except Exception as error:
         if message := disk_message(error):  # the run can resume once the disk can be written to

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from posenc.config.errors import ConfigError, RunError, did_you_mean
+from posenc.config.errors import ConfigError, RunError, abbreviate, did_you_mean
 from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
@@ -199,7 +199,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         try:
             runs.append(_read_run(directory))
         except RunError as error:
-            corrupt[directory.name] = _with_short_paths(str(error))
+            corrupt[directory.name] = abbreviate(_with_short_paths(str(error)))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [
