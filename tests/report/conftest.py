@@ -354,6 +354,7 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
         "encoding": {},
         "train_length": train_length,
         "seed": seed,
+        "evaluation": {"split": "validation"},
         "planned": {"fingerprint": DATA},
     }
     config = default | config
