@@ -1,18 +1,22 @@
 """Hydra's reader of the files of `--config-dir`, which checks each file that it reads."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.plugins import Plugins
-from hydra.plugins.config_source import ConfigResult
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, one_line
 from posenc.config.yaml_files import content_problem
 
+SOURCES: Any = Plugins.instance().discover(ConfigSource)
+FileSource: Any = next(source for source in SOURCES if source.scheme() == "file")
+"""Hydra's own reader of files."""
 
-class ConfigDirSource(FileConfigSource):
+
+class ConfigDirSource(FileSource):
     """Reads YAML files of `--config-dir`.
 
     `check_config_dir` has checked those in the groups of posenc, but they can include others.
