@@ -15,8 +15,10 @@ from posenc.data.tokenizers import load_tokenizer
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
 from posenc.runs.files import truncate_jsonl
+from posenc.runs.lock import is_locked
 from posenc.runs.loss_arrays import read_arrays
-from posenc.runs.run_directory import RunDirectory, read_plan
+from posenc.runs.plan_file import read_plan
+from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
@@ -61,6 +63,7 @@ def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixt
         corrupt.status_file: "{",
         corrupt.evaluation_file: '{"rows": 3}',
         corrupt.metrics_file: "{\n",
+        corrupt.timing_file: "{}\n",
         corrupt.config_file: None,
     }
     for file, text in contents.items():
@@ -170,7 +173,8 @@ def test_a_corrupt_checkpoint_is_not_used(
     newest = list_checkpoints(finished.checkpoints)[0]
     damage(newest.path)
     assert main(["evaluate", f"run={finished.path}"]) == 1
-    expected = "is a symbolic link" if newest.path.is_symlink() else "is from step 1 of 2"
+    special = newest.path.is_symlink() or newest.path.is_fifo()
+    expected = f"{newest.path.name} is " if special else "is from step 1 of 2"
     assert expected in capsys.readouterr().err
     resumed = resumable_checkpoint(finished)
     assert resumed is not None and resumed.step == 1
@@ -208,17 +212,58 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(
     assert "not a regular file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["status.json", "metrics.jsonl", "loss_by_position.npz"])
+PIPES: dict[str, Callable[[RunDirectory], object]] = {
+    "metrics.jsonl": RunDirectory.metrics,
+    "loss_by_position.npz": lambda run: read_arrays(run.positions_file),
+    "run.log": RunDirectory.log_text,
+    "inspect/notes": RunDirectory.config,
+    ".lock": lambda run: is_locked(run.lock_file),
+}
+
+
+@pytest.mark.parametrize("name", PIPES)
 def test_a_pipe_in_place_of_a_file_is_an_error(small_run: SmallRun, name: str) -> None:
     run = small_run()
     file = run.path / name
     file.unlink(missing_ok=True)
+    file.parent.mkdir(exist_ok=True)
     os.mkfifo(file)
-    if name == "status.json":
-        assert "not a regular file" in str(run.status().error)
-        return
     with pytest.raises(RunError, match="not a regular file"):
-        run.metrics() if name == "metrics.jsonl" else read_arrays(file)
+        PIPES[name](run)
+
+
+def test_a_pipe_in_place_of_its_status_or_its_lock_is_the_status_of_a_run(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    run.config_file.touch()
+    Status(state="running", started=1.0).write(run.status_file)
+    for file in (run.lock_file, run.status_file):
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+        status = run.status()
+        assert status.state == "failed"
+        assert f"{file} is" in str(status.error) and "not a regular file" in str(status.error)
+
+
+def test_more_nested_folders_than_recursive_functions_can_visit_are_an_error(
+    small_run: SmallRun,
+) -> None:
+    run = small_run()
+    run.path.joinpath(*60 * ["a"]).mkdir(parents=True)
+    with pytest.raises(RunError, match="more than 50 nested folders; delete them"):
+        run.config()
+
+
+def test_an_error_with_terminal_codes_is_shown_without_them(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    Status(state="failed", error="\x1b]0;title\x07 bad").write(run.status_file)
+    assert run.status().error == " ]0;title  bad"
+
+
+def timing(key: str, value: str) -> str:
+    """Return a line of timing.jsonl with another value, as JSON."""
+    values = dict.fromkeys(("step", "seconds", "tokens_per_second", "memory_mb"), "1")
+    items = [f'"{name}": {number}' for name, number in {**values, key: value}.items()]
+    return f"{{{', '.join(items)}}}\n"
 
 
 READERS: dict[str, Callable[[RunDirectory], object]] = {
@@ -241,6 +286,10 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("plan.json", '{"commands": []}'),
         ("plan.json", "[" * 100_000),
         ("plan.json", '{"command": "a", "command": "b"}'),
+        ("plan.json", '{"command": "posenc \'x"}'),
+        ("plan.json", '{"commands": {"a": "posenc \'x"}}'),
+        ("plan.json", '{"about": {"title": "\\u0007"}}'),
+        ("plan.json", f'{{"claims": [1{"0" * 5000}]}}'),
         ("metrics.jsonl", '{"step": 1, "loss": 2.0, "loss": 3.0}\n'),
         ("metrics.jsonl", "3\n"),
         ("metrics.jsonl", '{"loss": 1.0}\n'),
@@ -250,10 +299,21 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("metrics.jsonl", '{"step": 1, "loss": "2.0"}\n'),
         ("metrics.jsonl", '{"step": 1, "validation_loss": [1]}\n'),
         ("timing.jsonl", "[]\n"),
+        ("timing.jsonl", '{"step": 1}\n'),
+        ("timing.jsonl", timing("tokens_per_second", '"1"')),
+        ("timing.jsonl", timing("tokens_per_second", "0")),
+        ("timing.jsonl", timing("memory_mb", "[1]")),
+        ("timing.jsonl", timing("memory_mb", "1e400")),
+        ("metrics.jsonl", f'{{"step": 1{"0" * 400}}}\n'),
         ("evaluation.json", '{"rows": [{}]}'),
         ("ngrams.json", '{"rows": [{"order": 2, "data": "f", "loss": 1.0}]}'),
         ("mirror.json", "[]"),
         ("mirror.json", '{"entries": [{"row": {}}]}'),
+        ("mirror.json", '{"entries": [{"step": 1, "row": {}}]}'),
+        ("mirror.json", '{"entries": [{"step": 1, "row": {"extrapolation/length": []}}]}'),
+        ("mirror.json", '{"identity": {"id": "../x"}}'),
+        ("mirror.json", '{"identity": {"job_type": 1}}'),
+        ("mirror.json", json.dumps({"file_sizes": {"x" * 300: 1}})),
         ("config.yaml", "planned: {}"),
         ("config.yaml", "3"),
         ("config.yaml", "a: " + "[" * 5000),
@@ -272,12 +332,20 @@ def test_a_file_with_invalid_contents_is_named(tmp_path: Path, name: str, text: 
     ("changes", "reason"),
     [
         ({"loss": float("nan")}, "NaN is not a finite number"),
-        ({"count": "2"}, "wrong type: count"),
-        ({"length": 10**400}, "wrong type: length"),
-        ({"length": True}, "wrong type: length"),
-        ({"at_tokens": [1]}, "wrong type: at_tokens"),
-        ({"budget_seconds": {}}, "wrong type: budget_seconds"),
-        ({"perplexity": [1]}, "wrong type: perplexity"),
+        ({"count": "2"}, "invalid: count"),
+        ({"length": 10**400}, "an integer has more than 300 digits"),
+        ({"length": 2**63}, "invalid: length"),
+        ({"length": True}, "invalid: length"),
+        ({"length": 0}, "invalid: length"),
+        ({"at_tokens": [1]}, "invalid: at_tokens"),
+        ({"at_tokens": -1}, "invalid: at_tokens"),
+        ({"at_tokens": 1.5}, "invalid: at_tokens"),
+        ({"budget_seconds": {}}, "invalid: budget_seconds"),
+        ({"perplexity": [1]}, "invalid: perplexity"),
+        ({"tokens_per_second": "1"}, "invalid: tokens_per_second"),
+        ({"peak_memory_mb": 0}, "invalid: peak_memory_mb"),
+        ({"swap": "\x07"}, "invalid: swap"),
+        ({"data_name": "\ufffe"}, "invalid: data_name"),
     ],
 )
 def test_an_evaluation_row_with_an_impossible_value_is_an_error(
@@ -338,7 +406,7 @@ def test_a_row_without_a_step_is_named_when_training_resumes(tmp_path: Path, row
     assert file.read_text() == f"{row}\n"
 
 
-@pytest.mark.parametrize("name", ["../../etc", "a\\u0000b", "sub/run", "x" * 5000])
+@pytest.mark.parametrize("name", ["../../etc", "..", "", "a\\u0000b", "sub/run", "x" * 5000])
 def test_a_plan_names_runs_and_no_other_paths(small_run: SmallRun, name: str) -> None:
     run = small_run()
     plan_file = run.path.parent / "plan.json"

@@ -12,7 +12,8 @@ from posenc.cli import main
 from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
-from posenc.runs.run_directory import RunDirectory, read_plan
+from posenc.runs.plan_file import read_plan
+from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.training.checkpoint import list_checkpoints, save_checkpoint

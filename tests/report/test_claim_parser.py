@@ -34,6 +34,7 @@ CURVE = {"train_length": 512, "unit": "perplexity", "source": "x", "values": {51
         ("3L/2", 96),
         ("L+50", 114),
         ("2L-1", 127),
+        (f"{'9' * 400}L", None),
     ],
 )
 def test_a_length_is_tokens_or_an_expression_in_the_training_length(
@@ -56,6 +57,7 @@ def test_a_length_is_tokens_or_an_expression_in_the_training_length(
         ({"is": "at_most"}, "claims[0].margin: 0 must be above 0 for at_most"),
         ({"is": "at_least", "margin": 0}, "claims[0].margin: 0 must be above 0 for at_least"),
         ({"margin": -0.1}, "margin: -0.1 must be a number"),
+        ({"margin": 10**400}, "must be a number"),
         ({"confidence": 95}, "confidence: 95 must be a number that is at least 0.5 and below 1"),
         ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
         ({"left": {"perplexity": {"encoding": "alibi"}}}, "give an evaluation length"),
@@ -198,6 +200,10 @@ def test_a_number_matches_however_it_is_written() -> None:
         ({"values": {}}, "must map evaluation lengths to numbers"),
         ({"values": {"2L": 3}}, "'2L' must be a number of tokens"),
         ({"values": {512: "OOM"}}, "published[0].values.512: 'OOM' must be a number"),
+        ({"values": {"²": 20}}, "'²' must be a number of tokens"),
+        ({"values": {"9" * 5000: 20}}, "must be a number of tokens"),
+        ({"values": {512: 10**400}}, "must be a number"),
+        ({"values": {512: 0}}, "values.512: 0 must be a number that is at least 1"),
         ({"unit": "bits"}, "unit: 'bits' must be one of perplexity, loss"),
         ({"train_length": "L"}, "train_length: 'L' must be a number of tokens"),
         ({"speed": 3}, "speed is not a selection key"),

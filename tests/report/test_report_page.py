@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -199,19 +200,26 @@ def test_a_diverged_model_has_a_row_and_a_curve(
     assert "> 1e+99" in printed(console)
 
 
-def test_a_row_without_its_number_of_tokens_is_a_corrupt_file_of_one_run(
+def test_each_run_with_a_corrupt_file_is_named_and_the_others_are_reported(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    for seed in (1, 2):
+    paths = {}
+    for seed in range(1, 8):
         rows = [fabricate.row(64, 3.0), fabricate.row(128, 3.1)]
-        path = fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, seed), rows)
-    file = path / "evaluation.json"
-    contents = json.loads(file.read_text())
+        paths[seed] = fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, seed), rows)
+    contents = json.loads((paths[2] / "evaluation.json").read_text())
     del contents["rows"][0]["count"]
-    file.write_text(json.dumps(contents))
+    (paths[2] / "evaluation.json").write_text(json.dumps(contents))
+    (paths[3] / "timing.jsonl").write_text('{"tokens_per_second": [], "memory_mb": "1"}\n')
+    (paths[4] / "ngrams.json").write_text('{"rows": [1]}')
+    (paths[5] / "loss_by_block.npz").write_bytes(b"PK")
+    (paths[6] / "mirror.json").mkdir()  # which reports do not read
+    os.mkfifo(paths[7] / "diff.patch")
     write_report(tmp_path / "one", console, full=True)
     text = " ".join(printed(console).split())
-    assert "1 of 2 runs missing" in text and "wrong type: count" in text
+    assert "5 of 7 runs missing" in text and "missing or invalid: count" in text
+    names = ("evaluation.json", "timing.jsonl", "ngrams.json", "loss_by_block.npz", "diff.patch")
+    assert all(f"/{name} is " in text for name in names)
 
 
 @pytest.mark.parametrize("words", [["report", "name=one"], ["status", "name=one"]])

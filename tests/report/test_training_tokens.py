@@ -17,6 +17,7 @@ from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.judge import ClauseVerdict, judge
+from posenc.report.report_results import read_results
 from posenc.report.runs_table import runs_csv
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 
@@ -105,6 +106,16 @@ def test_without_intermediate_rows_there_is_no_figure(
     fabricate.run(tmp_path / "sweep", fabricate.config("rope", 64, 1), rows)
     experiment = read_experiment(tmp_path / "sweep")
     assert relative_perplexity_by_tokens(experiment, line_styles({"rope": "rope"})) is None
+
+
+def test_a_run_without_rows_from_the_end_of_training_has_a_line(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    """As one that was interrupted in its evaluation, which begins with the earlier weights."""
+    rows = [fabricate.row(n, loss, at_tokens=TOKENS[0]) for n, loss in ((64, 3.0), (128, 3.5))]
+    fabricate.run(tmp_path / "sweep", fabricate.config("rope", 64, 1, **EVALUATION), rows)
+    stems = [figure.file_stem for figure in read_results(tmp_path / "sweep").figures]
+    assert stems == ["relative_perplexity_by_tokens"]
 
 
 def test_runs_csv_has_the_training_tokens_of_each_measurement(folder: Path) -> None:

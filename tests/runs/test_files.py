@@ -1,6 +1,7 @@
 """Files that are written completely or not at all, and JSON lines."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from posenc.config.errors import RunError
 from posenc.runs.files import (
     append_jsonl,
+    open_to_append,
     read_json,
     read_jsonl,
     truncate_jsonl,
@@ -66,3 +68,10 @@ def test_rows_are_not_appended_through_a_symbolic_link(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         append_jsonl(tmp_path / "rows.jsonl", {"step": 1})
     assert (tmp_path / "target").read_text() == ""
+
+
+def test_a_pipe_is_not_appended_to(tmp_path: Path) -> None:
+    """Opening it would wait for a reader."""
+    os.mkfifo(tmp_path / "run.log")
+    with pytest.raises(OSError, match=r"run\.log is not a regular file; delete it"):
+        open_to_append(tmp_path / "run.log")

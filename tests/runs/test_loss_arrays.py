@@ -1,5 +1,6 @@
 """npz files that are corrupt, or that posenc did not write."""
 
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -34,13 +35,15 @@ def test_arrays_are_read_as_they_were_saved(tmp_path: Path) -> None:
         {"x.sum": np.array(["a"]), "x.count": np.ones(1)},
         {"x.sum": np.array(["2026-01-01"], "M8[D]"), "x.count": np.ones(1)},
         {"x.sum": np.zeros(3, [("a", "i4")]), "x.count": COUNTS},
+        {"x.sum": SUMS * np.nan, "x.count": COUNTS},
+        {"x.sum": SUMS, "x.count": COUNTS * np.inf},
     ],
 )
-def test_arrays_that_are_not_pairs_of_sequences_are_an_error(
+def test_arrays_that_are_not_pairs_of_finite_sequences_are_an_error(
     tmp_path: Path, arrays: dict[str, np.ndarray]
 ) -> None:
     np.savez(tmp_path / "a.npz", allow_pickle=False, **arrays)
-    with pytest.raises(RunError, match=r"a\.npz is corrupt \(x"):
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \((x|a number is not finite)"):
         read_arrays(tmp_path / "a.npz")
 
 
@@ -60,6 +63,28 @@ def test_arrays_that_would_fill_the_memory_are_an_error(
     assert (tmp_path / "a.npz").stat().st_size < 10**5
     monkeypatch.setattr(loss_arrays, "MAX_ARRAY_BYTES", 10**7)
     with pytest.raises(RunError, match=r"16,000,\d* bytes, more than 10,000,000"):
+        read_arrays(tmp_path / "a.npz")
+
+
+def test_no_more_is_decompressed_than_the_size_that_is_declared(tmp_path: Path) -> None:
+    merge_arrays(tmp_path / "a.npz", {"x.sum": np.zeros(10**6), "x.count": np.zeros(10**6)})
+    data = (tmp_path / "a.npz").read_bytes()
+    size = (8 * 10**6 + 128).to_bytes(4, "little")
+    assert data.count(size) == 4  # in the headers of both arrays and in the central directory
+    (tmp_path / "a.npz").write_bytes(data.replace(size, (128).to_bytes(4, "little")))
+    tracemalloc.start()
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \(Bad CRC-32"):
+        read_arrays(tmp_path / "a.npz")
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("header", ["(" * 200, "[" * 90, "-" * 9000 + "1", "1" * 5000])
+def test_a_header_that_numpy_cannot_parse_is_an_error(tmp_path: Path, header: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
+        archive.writestr("x.sum.npy", start + header.encode())
+    with pytest.raises(RunError, match=r"a\.npz is corrupt"):
         read_arrays(tmp_path / "a.npz")
 
 

@@ -21,7 +21,7 @@ CONFIG = (
     [
         ("cache_dir", "???", "cache_dir is missing"),
         ("cache_dir", None, "cache_dir=None must be a string"),
-        ("cache_dir", "a\0b", "null character"),
+        ("cache_dir", "a\0b", "cannot be printed"),
         ("data", "???", "data is missing"),
         ("data", 5, "data=5 must be a mapping"),
         ("trainer", None, "trainer.accelerator is missing"),

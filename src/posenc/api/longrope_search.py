@@ -200,7 +200,7 @@ def _read_generations(
     """
     if not file.exists():
         return []
-    state = read_mapping(file, STATE_TYPES)
+    state: dict[str, Any] = {"settings": {}, "generations": [], **read_mapping(file, STATE_TYPES)}
     for key, value in settings.items():
         if state["settings"].get(key) != value:
             raise ConfigError(

@@ -14,7 +14,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.errors import ConfigError, first_line
-from posenc.config.values import MAX_INTEGER, canonical, is_finite, matches_type, walk
+from posenc.config.values import (
+    MAX_INTEGER,
+    UNPRINTABLE,
+    canonical,
+    is_finite,
+    matches_type,
+    walk,
+)
 
 KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
@@ -111,8 +118,8 @@ def check_values(values: Any) -> None:
     """Check plain values without interpolations at any depth, whatever their keys are.
 
     Raises ConfigError for a missing value (`???`), a number that is not finite or has more than 64
-    bits, text that cannot be encoded or has a null character, a `_target_` that is not a string, a
-    `_partial_` that is not a bool, and a mapping with keys of several types, which has no order.
+    bits, text that cannot be printed, a `_target_` that is not a string, a `_partial_` that is not
+    a bool, and a mapping with keys of several types, which has no order.
     """
     for key, value in [("", values), *walk(values)]:
         if problem := _value_problem(key, key.rpartition(".")[2], value):
@@ -126,8 +133,8 @@ def _value_problem(key: str, last: str, value: Any) -> str | None:
     if not is_finite(value):
         is_integer = type(value) is int
         return TOO_LARGE.format(value) if is_integer else f"={value} must be a finite number"
-    if isinstance(value, str) and ("\0" in value or not _is_encodable(value)):
-        return f"={value!r} has a null character or half a surrogate pair; remove it"
+    if isinstance(value, str) and UNPRINTABLE.search(value):
+        return f"={value!r} has characters that cannot be printed; remove them"
     if last == "_target_" and not isinstance(value, str | None):
         return f"={value!r} must be a string"
     if last == "_partial_" and not isinstance(value, bool):
@@ -135,14 +142,6 @@ def _value_problem(key: str, last: str, value: Any) -> str | None:
     if isinstance(value, dict) and len({isinstance(name, str) for name in value}) > 1:
         return f"={value!r} has strings and numbers as keys; use only one of them"
     return None
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_settings(

@@ -1,6 +1,7 @@
 """Type checks and the canonical form of plain configuration values."""
 
 import math
+import re
 from collections.abc import Iterator
 from types import UnionType
 from typing import Any
@@ -11,6 +12,9 @@ MAX_INTEGER = 2**63 - 1
 """The largest integer, because PyTorch and NumPy store integers in 64 bits."""
 MAX_NESTING = 50
 """The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper values."""
+
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Characters that XML, and therefore an SVG figure, cannot contain, or that control a terminal."""
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
@@ -58,3 +62,9 @@ def is_finite(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) <= MAX_INTEGER
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def is_printable(value: Any) -> bool:
+    """Whether no string in nested values, nor a key, has characters that cannot be printed."""
+    texts = (text for path, item in walk([value]) for text in (path, item))
+    return not any(isinstance(text, str) and UNPRINTABLE.search(text) for text in texts)

@@ -15,6 +15,7 @@ from posenc.evaluation.kneser_ney import KneserNey
 from posenc.runs.evaluation_rows import read_rows
 from posenc.runs.files import write_json
 from posenc.runs.lock import lock
+from posenc.runs.row_types import NGRAMS
 
 MAX_TRAINING_TOKENS = 64_000_000
 """Counting orders 1 to 5 in 49 million tokens of Python source takes 4.4 GB of memory and 103 s."""
@@ -45,7 +46,7 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
             text = data.token_array(config.evaluation.split)
             model = KneserNey(windows.token_rows(starts), data.vocab_size, max_order)
             write_json(file, {"rows": _score(model, text, data, config.evaluation.split)})
-        return read_rows(file)
+        return read_rows(file, NGRAMS)
 
 
 def _score(

@@ -16,6 +16,7 @@ LONGEST = "longest"
 LENGTH_PATTERN = re.compile(
     r"(?P<factor>\d+(?:\.\d+)?)?L(?:/(?P<divisor>[1-9]\d*))?(?P<offset>[+-]\d+)?"
 )
+MAX_LENGTH_CHARACTERS = 40
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Length:
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return cls(str(value), 0.0, value)
         match = LENGTH_PATTERN.fullmatch(str(value))
-        if match is None:
+        if match is None or len(match[0]) > MAX_LENGTH_CHARACTERS:
             raise ConfigError(
                 f"{name}: {value!r} is not a length; use a number of tokens (512) or the"
                 " training length (L, 2L, L/2, L+50)"

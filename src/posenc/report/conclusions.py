@@ -134,7 +134,7 @@ def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
             f"With fewer than {MIN_SEEDS} seeds, bands span the range over seeds and"
             " are not confidence intervals. Differences smaller than the band are not meaningful."
         ]
-    if max(counts) >= MIN_SEEDS:
+    if any(count >= MIN_SEEDS for count in counts):
         lines += [
             "Each interval is for a single mean. Two intervals may overlap even if the paired"
             " difference, on which claims are judged, is significant."

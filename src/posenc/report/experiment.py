@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from posenc.config.errors import ConfigError, RunError, abbreviate, did_you_mean
+from posenc.config.errors import (
+    ConfigError,
+    RunError,
+    abbreviate,
+    describe_path_error,
+    did_you_mean,
+)
 from posenc.config.paths import experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
@@ -18,7 +24,8 @@ from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
 from posenc.runs.loss_arrays import BlockSums, read_arrays, row_blocks
-from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
+from posenc.runs.plan_file import read_plan
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 
 SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
@@ -185,10 +192,22 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
         not_started=[name for name in order if name not in present],
         corrupt=corrupt,
         about=plan.get("about") or runs[0].config.get("about") or {},
-        claims=parse_claims(plan.get("claims")),
-        premises=parse_claims(plan.get("premises"), "premises"),
-        published=parse_published(plan.get("published")),
+        **_claims(folder, plan),
     )
+
+
+def _claims(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the claims, premises and published curves; raises RunError if one is invalid."""
+    try:
+        return {
+            "claims": parse_claims(plan.get("claims")),
+            "premises": parse_claims(plan.get("premises"), "premises"),
+            "published": parse_published(plan.get("published")),
+        }
+    except ConfigError as error:  # edited, or written by another version
+        raise RunError(
+            f"{folder / 'plan.json'}: {error}; rerun the command, which writes this file again"
+        ) from None
 
 
 def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str, str]]:
@@ -200,6 +219,8 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
             runs.append(_read_run(directory))
         except RunError as error:
             corrupt[directory.name] = abbreviate(_with_short_paths(str(error)))
+        except OSError as error:
+            corrupt[directory.name] = _with_short_paths(describe_path_error(error))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [

@@ -1,6 +1,7 @@
 """Published curves in an experiment's YAML: perplexity, loss or accuracy by evaluation length."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,17 +54,19 @@ def _parse_curve(item: Any, name: str) -> PublishedCurve:
         value.row_keys,
         require_tokens(item["train_length"], f"{name}.train_length"),
         item["unit"],
-        _parse_values(item["values"], f"{name}.values"),
+        _parse_values(item["values"], item["unit"], f"{name}.values"),
         item["source"],
     )
 
 
-def _parse_values(value: Any, name: str) -> dict[int, float]:
+def _parse_values(value: Any, unit: str, name: str) -> dict[int, float]:
     """Return the values by length; the lengths may be strings, as in JSON."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"{name}: {value!r} must map evaluation lengths to numbers")
     values = {}
     for key, number in value.items():
-        length = require_tokens(int(key) if str(key).isdigit() else key, name)
-        values[length] = require_number(number, 0, math.inf, f"{name}.{key}")
+        is_number = re.fullmatch("[0-9]{1,18}", str(key))
+        length = require_tokens(int(key) if is_number else key, name)
+        minimum = 1 if unit == "perplexity" else 0
+        values[length] = require_number(number, minimum, math.inf, f"{name}.{key}")
     return values

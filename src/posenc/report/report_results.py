@@ -84,6 +84,9 @@ def _figures(
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
+    for run in experiment.evaluated:  # with at_tokens only, as a run interrupted in its evaluation
+        if all(row.get("at_tokens") is not None for row in run.rows):
+            encodings.setdefault(run.label, run.encoding)
     swaps = [c.label for curves in sets if curves.swapped for c in curves.curves]
     all_styles = {False: line_styles(encodings), True: swap_styles(dict.fromkeys(swaps))}
     figures = []

@@ -7,39 +7,17 @@ column, is meaningful only among rows that scored the same tokens.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc.config.errors import RunError
-from posenc.config.values import is_finite
 from posenc.runs.files import corrupt_file_error, read_json, write_json
 from posenc.runs.lock import lock
+from posenc.runs.row_types import EVALUATION, Row, RowTypes
 
-Row = dict[str, Any]
 ComparisonKey = tuple[int, tuple[Any, ...]]
 """A training length and the key of a measurement: rows with the same ones can be compared."""
-NO_TYPES: Mapping[str, Any] = {}
-ROW_TYPES = {
-    **dict.fromkeys(("data", "data_name", "split", "protocol"), str),
-    **dict.fromkeys(("length", "count"), int),
-    "stride": int | None,
-    "swap": str | None,
-    "loss": int | float,
-}
-"""The required keys of an evaluation row and their types."""
-OPTIONAL_ROW_TYPES = {
-    "tokens_hash": str,
-    "full_count": int,
-    **dict.fromkeys(("words", "bytes"), int | None),
-    **dict.fromkeys(("sum", "coverage", "accuracy", "exact"), int | float),
-    **dict.fromkeys(("at_tokens", "budget_seconds", "budget_tokens"), int | float | None),
-    **dict.fromkeys(("perplexity", "perplexity_per_word"), int | float | None),
-    "perplexity_per_byte": int | float | None,
-}
-"""The optional keys of an evaluation row and their types."""
-NGRAM_TYPES = {"order": int, "data": str, "split": str, "count": int, "loss": int | float}
-"""The required keys of a row of `ngrams.json` and their types."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -116,17 +94,11 @@ def common_budgets(
     }
 
 
-def read_rows(
-    path: Path,
-    types: Mapping[str, Any] = NO_TYPES,
-    optional: Mapping[str, Any] = NO_TYPES,
-    run_hash: str | None = None,
-) -> list[Row]:
+def read_rows(path: Path, types: RowTypes | None = None, run_hash: str | None = None) -> list[Row]:
     """Return the rows in a file; a missing file has none.
 
-    `types` maps keys that every row must have to their types; `optional` does the same for keys
-    that a row may have. Raises RunError if the file is corrupt, or if it names another run than
-    that with `run_hash`.
+    Raises RunError if the file is corrupt, if a row does not have the given types, or if the file
+    names another run than that with `run_hash`.
     """
     contents = read_json(path, {"rows": []})
     if run_hash is not None and isinstance(contents, dict):
@@ -139,24 +111,9 @@ def read_rows(
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise corrupt_file_error(path, 'it is not {"rows": [{...}, ...]}')
-    wrong = {key for row in rows for key in types if not _has_type(row.get(key, ...), types[key])}
-    wrong |= {
-        key
-        for row in rows
-        for key in optional.keys() & row.keys()
-        if not _has_type(row[key], optional[key])
-    }
-    if wrong:
-        raise corrupt_file_error(path, f"missing or of the wrong type: {', '.join(sorted(wrong))}")
+    if types is not None:
+        types.check(path, rows)
     return rows
-
-
-def _has_type(value: Any, expected: Any) -> bool:
-    """Whether a value has a type; as in `matches_type`, bools do not count as numbers.
-
-    A file may have thousands of rows, for which `matches_type` would take seconds.
-    """
-    return isinstance(value, expected) and not isinstance(value, bool) and is_finite(value)
 
 
 def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
@@ -165,7 +122,7 @@ def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
     Raises RunError if the file is corrupt, has a row twice, or names another run than that with
     `run_hash`. Older files do not name their run.
     """
-    rows = read_rows(path, ROW_TYPES, OPTIONAL_ROW_TYPES, run_hash)
+    rows = read_rows(path, EVALUATION, run_hash)
     if len({row_key(row) for row in rows}) < len(rows):
         raise corrupt_file_error(path, "it contains the same row twice")
     return rows

@@ -1,9 +1,10 @@
-"""Atomic writes, JSON and JSON-lines files, and symbolic links."""
+"""Atomic writes, regular files, JSON and JSON-lines files, and the contents of folders."""
 
 import errno
 import hashlib
 import json
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
@@ -17,6 +18,10 @@ from posenc.config.values import matches_type
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
 MAX_TEXT_BYTES = 500_000_000
 """The largest text file that is read: the metrics of about three million steps."""
+MAX_DIGITS = 300
+"""The maximum number of digits of an integer in a JSON file, so that it is also a float."""
+MAX_NESTED_FOLDERS = 50
+"""The maximum depth of a run's folders; `shutil.rmtree` and others fail at about 1,000 levels."""
 SPARSE_BYTES = 2**30
 READ_ONLY_MESSAGE = (
     "the file system has become read-only, perhaps after a disk error; make it writable and rerun"
@@ -62,17 +67,37 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     write_atomic(path, text, durable=durable)
 
 
-def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
+class NotRegularFileError(OSError):
+    """There is a folder, pipe, socket or device, or a symbolic link, in place of a file."""
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file and return its descriptor. Raises NotRegularFileError for anything else.
+
+    Does not wait, as opening a pipe does until another process opens its other end.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            raise NotRegularFileError("not a regular file") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegularFileError("not a regular file")
+    return descriptor
+
+
+def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict") -> str:
     """Return the contents of a regular file.
 
-    Raises OSError for a pipe, which might never end, and ValueError for a file that has more than
-    `max_bytes` or is not UTF-8.
+    `errors` is that of `bytes.decode`. Raises OSError for anything but a regular file, and
+    ValueError for a file that has more than `max_bytes` or is not UTF-8.
     """
-    if not path.is_file():
-        raise OSError("not a regular file")
-    if (size := path.stat().st_size) > max_bytes:
-        raise ValueError(f"it has {size:,} bytes, more than the limit of {max_bytes:,}")
-    return path.read_text(encoding="utf-8")
+    with os.fdopen(open_regular(path), encoding="utf-8", errors=errors) as file:
+        if (size := os.fstat(file.fileno()).st_size) > max_bytes:
+            raise ValueError(f"it has {size:,} bytes, more than the limit of {max_bytes:,}")
+        return file.read()
 
 
 def is_mostly_holes(path: Path) -> bool:
@@ -119,6 +144,12 @@ def _finite_float(text: str) -> float:
     return value
 
 
+def _short_integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer has more than {MAX_DIGITS} digits")
+    return int(text)
+
+
 def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict. Raises ValueError for a duplicate key."""
     values = dict(items)
@@ -129,7 +160,10 @@ def _without_duplicates(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_without_duplicates, parse_float=_finite_float, parse_constant=_finite_float
+    object_pairs_hook=_without_duplicates,
+    parse_float=_finite_float,
+    parse_int=_short_integer,
+    parse_constant=_finite_float,
 )
 
 
@@ -190,14 +224,17 @@ class RowsDigest:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a file of a run to append to it. Raises OSError if the file is a symbolic link."""
+    """Open a file of a run to append to it. Raises OSError if it is a link, or not a file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o666), "ab")
+    try:
+        return os.fdopen(open_regular(path, flags), "ab")
+    except NotRegularFileError as error:
+        raise NotRegularFileError(f"{path} is {error}; delete it or move it elsewhere") from None
 
 
 def flush_to_disk(path: Path) -> None:
     """Wait until everything written to a file is on disk."""
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         os.fsync(file.fileno())
 
 
@@ -221,20 +258,30 @@ def corrupt_file_error(path: Path, error: object) -> RunError:
 
 
 def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """Yield everything in a folder and its subfolders; nothing if there is no such folder."""
-    if not os.path.isdir(folder):
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                yield from contents(entry.path)
+    """Yield everything in a folder and its subfolders; nothing if there is no such folder.
+
+    Raises RunError if a folder cannot be read, or has more than MAX_NESTED_FOLDERS levels.
+    """
+    folders = [(os.fspath(folder), 0)] if os.path.isdir(folder) else []
+    while folders:
+        path, depth = folders.pop()
+        if depth > MAX_NESTED_FOLDERS:
+            raise RunError(f"{path}: more than {MAX_NESTED_FOLDERS} nested folders; delete them")
+        try:
+            with os.scandir(path) as entries:
+                children = list(entries)
+        except OSError as error:
+            raise RunError(f"{path} cannot be read ({error.strerror}); delete it") from None
+        yield from children
+        subfolders = [child.path for child in children if child.is_dir(follow_symlinks=False)]
+        folders += [(subfolder, depth + 1) for subfolder in subfolders]
 
 
-def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
-    """Raise RunError if a file or folder of a run or an experiment is a symbolic link.
+def check_entries(paths: Iterable[Path | os.DirEntry[str]]) -> None:
+    """Raise RunError for anything in a run or an experiment that is not a file or a folder.
 
-    It may be from someone else, and writing to it must not write elsewhere.
+    The run may be from someone else. Writing to a symbolic link must not write elsewhere, and
+    opening a pipe might wait forever.
     """
     for path in paths:
         if path.is_symlink():
@@ -242,3 +289,5 @@ def reject_links(paths: Iterable[Path | os.DirEntry[str]]) -> None:
                 f"{os.fspath(path)} is a symbolic link; replace it by what it points to, or delete"
                 f" it"
             )
+        if not (path.is_file() or path.is_dir()) and os.path.exists(path):
+            raise RunError(f"{os.fspath(path)} is not a regular file; delete it")

@@ -10,13 +10,13 @@ import fcntl
 import os
 import re
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from posenc.config.errors import RunError
+from posenc.runs.files import NotRegularFileError, open_regular
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of `flock` on file systems without locks, such as Lustre mounted without `flock`."""
@@ -70,17 +70,11 @@ def describe_holder(path: Path) -> str:
 @contextmanager
 def _open(path: Path, flags: int) -> Iterator[int]:
     """Open a lock file without waiting, which opening a pipe would do, and yield its descriptor."""
-    not_a_file = RunError(f"{path} is not a regular file, as lock files are; delete it")
-    flags |= os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ELOOP):
-            raise
-        raise not_a_file from None
+        descriptor = open_regular(path, flags | os.O_NOFOLLOW)
+    except NotRegularFileError as error:
+        raise RunError(f"{path} is {error}, as lock files are; delete it") from None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise not_a_file
         yield descriptor
     finally:
         os.close(descriptor)

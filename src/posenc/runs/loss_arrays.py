@@ -6,9 +6,8 @@ in blocks of consecutive tokens: the text of a split is itself a sample, and res
 """
 
 import io
-import struct
+import os
 import zipfile
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil, floor, isclose, log2, prod, sqrt
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from posenc.config.errors import RunError, one_line
 from posenc.runs.evaluation_rows import Row, measurement_key
-from posenc.runs.files import write_atomic
+from posenc.runs.files import open_regular, write_atomic
 from posenc.runs.lock import lock
 
 BLOCK_TOKENS = 4096
@@ -28,19 +27,6 @@ BINS_PER_OCTAVE = 4
 MAX_ARRAY_BYTES = 2**31
 """The maximum total size of the arrays in a file, which may be compressed a thousand times."""
 NUMPY_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-NPZ_ERRORS = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    OSError,
-    EOFError,
-    RuntimeError,
-    struct.error,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""Exceptions that are raised by reading a corrupt npz file."""
 
 
 class BlockSums(NamedTuple):
@@ -92,12 +78,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
-        if not path.is_file():
-            raise OSError("not a regular file")
-        with zipfile.ZipFile(path) as archive:
+        with os.fdopen(open_regular(path), "rb") as file, zipfile.ZipFile(file) as archive:
             arrays = _read_members(archive)
         _check_arrays(arrays)
-    except NPZ_ERRORS as error:
+    except Exception as error:  # corrupt bytes can make zipfile and numpy raise anything
         raise RunError(
             f"{path} is corrupt ({one_line(error)}); delete it and evaluate the run again"
         ) from None
@@ -113,7 +97,8 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
         raise ValueError(f"its arrays have {size:,} bytes, more than {MAX_ARRAY_BYTES:,}")
     arrays = {}
     for member in members:
-        data = archive.read(member)
+        with archive.open(member) as file:
+            data = file.read(member.file_size)  # read() would decompress more than the size says
         start = 10 + int.from_bytes(data[8:10], "little")
         shape, dtype = _parse_header(data[:start])
         arrays[member.filename.removesuffix(".npy")] = np.frombuffer(
@@ -133,7 +118,7 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless all arrays are pairs of sums and counts of the same length."""
+    """Raise ValueError unless all arrays are pairs of finite sums and counts of the same length."""
     for name, array in arrays.items():
         if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
             raise ValueError(f"{name} is not a sequence of numbers")
@@ -141,6 +126,8 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
         other = arrays.get(f"{stem}.{'count' if kind == 'sum' else 'sum'}")
         if kind not in ("sum", "count") or other is None or other.shape != array.shape:
             raise ValueError(f"{name} has no counterpart of the same length")
+    if arrays and not np.isfinite(np.concatenate(list(arrays.values()))).all():
+        raise ValueError("a number is not finite")
 
 
 def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -10,43 +10,24 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import check_untrusted_identity
-from posenc.runs.evaluation_rows import NGRAM_TYPES, read_evaluation, read_rows
+from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
     RowsDigest,
+    check_entries,
     contents,
     corrupt_file_error,
     read_jsonl,
-    read_mapping,
-    reject_links,
+    read_text,
     write_json,
 )
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
+from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
+from posenc.runs.row_types import METRICS, NGRAMS, TIMING
 from posenc.runs.saved_config import read_config
 from posenc.runs.status import Status
 
-PLAN_TYPES = {
-    "runs": list[str],
-    "command": str | None,
-    "commands": dict[str, str],
-    "about": dict | None,
-    "premises": list | None,
-    "claims": list | None,
-    "published": list | None,
-}
-
-METRICS = ("tokens", "loss", "learning_rate", "gradient_norm", "validation_loss")
-"""The numbers that posenc logs in a row of `metrics.jsonl`; Lightning callbacks may add others."""
-
 STOPPED_EARLY = "stopped_early"
 """The key that marks the row of `metrics.jsonl` at which a callback ended the training."""
-
-COPY_LOCK = ".copy.lock"
-"""The lock in an experiment's folder that a process holds while it copies a finished run there."""
-
-ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
-"""Files and folders of an experiment that are of no use without its runs."""
-
-REPORT_FOLDERS = ("report", "report-selected")
 
 
 class RunDirectory:
@@ -78,7 +59,7 @@ class RunDirectory:
         Raises RunError if it is corrupt, or if the directory contains a symbolic link.
         """
         values = read_config(self.config_file)
-        reject_links(contents(self.path))
+        check_entries(contents(self.path))
         return values
 
     def verified_config_dict(self) -> dict[str, Any]:
@@ -113,9 +94,12 @@ class RunDirectory:
         if status.started is not None and not self.config_file.exists():
             error = f"{self.config_file} is missing; rerun the command, which writes it again"
             return status.replace(state="failed", error=error)
-        if status.state == "running" and not is_locked(self.lock_file):
-            error = status.error or "its process was killed"
-            return status.replace(state="interrupted", error=error)
+        try:
+            if status.state == "running" and not is_locked(self.lock_file):
+                error = status.error or "its process was killed"
+                return status.replace(state="interrupted", error=error)
+        except RunError as error:  # the lock is not a file
+            return status.replace(state="failed", error=str(error))
         return status
 
     def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
@@ -127,16 +111,12 @@ class RunDirectory:
 
     def ngrams(self) -> list[dict[str, Any]]:
         """Return the losses of n-gram models. Raises RunError if the file is corrupt."""
-        return read_rows(self.ngrams_file, NGRAM_TYPES)
+        return read_rows(self.ngrams_file, NGRAMS)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of the training log. Raises RunError if a row is corrupt."""
         rows = read_jsonl(self.metrics_file)
-        if not all(type(row.get("step")) is int for row in rows):
-            raise corrupt_file_error(self.metrics_file, "a row has no step")
-        for key in METRICS:
-            if not all(isinstance(row.get(key, 0.0), int | float) for row in rows):
-                raise corrupt_file_error(self.metrics_file, f"a {key} is not a number")
+        METRICS.check(self.metrics_file, rows)
         return rows
 
     def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
@@ -154,11 +134,24 @@ class RunDirectory:
         return rows[0]["step"] if rows and rows[0].get(STOPPED_EARLY) else planned
 
     def timing(self) -> list[dict[str, Any]]:
-        return read_jsonl(self.timing_file)
+        """Return the rows of `timing.jsonl`. Raises RunError if a row is corrupt."""
+        rows = read_jsonl(self.timing_file)
+        TIMING.check(self.timing_file, rows)
+        return rows
+
+    def log_text(self) -> str:
+        """Return the contents of `run.log`. Raises RunError if it cannot be read."""
+        try:
+            return read_text(self.log_file, errors="replace")
+        except (OSError, ValueError) as error:
+            raise corrupt_file_error(self.log_file, error) from None
 
     def last_log_line(self) -> str:
-        """Return the last non-empty line of `run.log`."""
-        lines = self.log_file.read_text(errors="replace").strip().split("\n")
+        """Return the last non-empty line of `run.log`, or the reason why it cannot be read."""
+        try:
+            lines = self.log_text().strip().split("\n")
+        except RunError as error:
+            return str(error)
         return lines[-1].strip() or "no output"
 
 
@@ -179,24 +172,6 @@ def list_runs(folder: Path) -> list[RunDirectory]:
     return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
 
 
-def read_plan(folder: Path) -> dict[str, Any]:
-    """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
-
-    Raises RunError if the file is corrupt, or if a file or folder of the experiment that is not a
-    run is a symbolic link.
-    """
-    reject_links(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
-    plan = {"runs": [], "commands": {}, **read_mapping(folder / "plan.json", PLAN_TYPES)}
-    if wrong := [name for name in plan["runs"] if not _is_file_name(name)]:
-        raise corrupt_file_error(folder / "plan.json", f"not the name of a run: {wrong[0]!r}")
-    return plan
-
-
-def _is_file_name(name: str) -> bool:
-    """Whether a file can have this name; file systems allow 255 bytes."""
-    return name == Path(name).name and "\0" not in name and len(name.encode()) <= 255
-
-
 def run_paths(run: RunDirectory) -> list[Path]:
     """Return the run's directory and its local W&B files.
 
@@ -207,14 +182,14 @@ def run_paths(run: RunDirectory) -> list[Path]:
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
     folder, name = run.path.resolve().parent, glob.escape(run.path.resolve().name)
-    reject_links([folder / "wandb"])
+    check_entries([folder / "wandb"])
     local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
     return [run.path, *sorted(local)]
 
 
 def total_bytes(paths: list[Path]) -> int:
     """Return the total size of files, including those in folders."""
-    files = [file for path in paths for file in [path, *path.rglob("*")]]
+    files = [file for path in paths for file in [path, *map(Path, contents(path))]]
     return sum(file.lstat().st_size for file in files if file.is_file())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from posenc.config.errors import RunError
-from posenc.config.values import matches_type
+from posenc.config.values import UNPRINTABLE, matches_type
 from posenc.runs.files import corrupt_file_error, read_mapping, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
@@ -89,9 +89,11 @@ class Status:
             saved = read_mapping(path, STATUS_TYPES)
             _check_numbers(path, saved)
             _check_resolved(path, saved.get("resolved", {}))
-        except RunError as error:
-            return cls(state="failed", error=f"{error}, or rerun the command with retry=true")
-        return cls(**{key: value for key, value in saved.items() if key in STATUS_TYPES})
+        except RunError as reason:
+            return cls(state="failed", error=f"{reason}, or rerun the command with retry=true")
+        error = saved.get("error")
+        known = {key: value for key, value in saved.items() if key in STATUS_TYPES}
+        return cls(**known | {"error": error and UNPRINTABLE.sub(" ", error)})
 
 
 STATUS_TYPES = get_type_hints(Status)

@@ -24,9 +24,10 @@ from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.files import contents, reject_links, write_atomic, write_json
+from posenc.runs.files import check_entries, contents, write_atomic, write_json
 from posenc.runs.lock import is_locked, lock
-from posenc.runs.run_directory import RunDirectory, read_plan
+from posenc.runs.plan_file import read_plan
+from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import remember_targets
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
@@ -190,7 +191,7 @@ def _check_directory(job: Job) -> None:
     Raises RunError if it contains a symbolic link.
     """
     path = job.run.path
-    reject_links([path, *contents(path)])
+    check_entries([path, *contents(path)])
     if not job.run.config_file.exists():
         return
     try:

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from posenc.runs.files import open_regular
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.job_process import JobProcess
@@ -196,8 +197,9 @@ def _run_table(rows: Sequence[Row]) -> Table:
 def _latest_loss(file: Path) -> float | None:
     """Return the loss of the last complete line of `metrics.jsonl`; None if it is corrupt."""
     with suppress(OSError, ValueError, IndexError, AttributeError):
-        with file.open("rb") as metrics:
+        with os.fdopen(open_regular(file), "rb") as metrics:
             metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))
             lines = metrics.read().split(b"\n")[:-1]
-        return json.loads(lines[-1]).get("loss")
+        loss = json.loads(lines[-1]).get("loss")
+        return loss if isinstance(loss, float) else None
     return None

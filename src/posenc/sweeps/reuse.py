@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.errors import ConfigError
 from posenc.config.settings import NAME_PATTERN
 from posenc.runs.lock import lock
-from posenc.runs.run_directory import COPY_LOCK, RunDirectory
+from posenc.runs.plan_file import COPY_LOCK
+from posenc.runs.run_directory import RunDirectory
 
 COPY_PREFIX = ".copy-"
 

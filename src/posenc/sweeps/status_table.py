@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.config.errors import plural
-from posenc.runs.run_directory import RunDirectory, list_runs, read_plan
+from posenc.runs.plan_file import read_plan
+from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
 from posenc.tracking.mirror_file import wandb_is_complete

@@ -58,7 +58,7 @@ class Mirror:
         """Log the lines of run.log that W&B does not have."""
         if not self.directory.log_file.exists():
             return
-        text = self.directory.log_file.read_text(errors="replace")
+        text = self.directory.log_text()
         mirror_file = MirrorFile(self.directory)
         start = 0 if self.run.offline else mirror_file.logged_characters
         if text[start:].strip():

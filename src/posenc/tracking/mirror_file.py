@@ -1,11 +1,16 @@
 """`mirror.json`: the record of what has been logged to the W&B run of a run directory."""
 
 import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
+from posenc.config.values import matches_type
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
@@ -28,6 +33,10 @@ FILE_TYPES = {
     "file_sizes": dict[str, int] | None,
 }
 
+IDENTITY_TYPES = {"id": str, "job_type": str, "git_commit": str, "git_dirty": bool}
+WANDB_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+RELATIVE_PATH = re.compile(r"[^/\0]{1,255}(/[^/\0]{1,255}){,9}")
+
 
 class MirrorFile:
     """`mirror.json`: the W&B run's id, the steps of its evaluation results, and its offline files.
@@ -48,8 +57,7 @@ class MirrorFile:
         self.logged_characters: int = contents.get("logged_characters", 0)
         self.has_file_sizes = "file_sizes" in contents
         self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
-        if not all(isinstance(entry.get("step"), int) for entry in self.entries):
-            raise corrupt_file_error(self.file, "an entry has no step")
+        _check(self.file, contents)
 
     @property
     def run_id(self) -> str:
@@ -144,6 +152,27 @@ def wandb_is_complete(directory: RunDirectory) -> bool | None:
         return MirrorFile(directory).is_complete
     except RunError:
         return False
+
+
+def _check(file: Path, contents: Mapping[str, Any]) -> None:
+    """Raise RunError for an invalid identity, entry or file name in `mirror.json`."""
+    identity = contents.get("identity", {})
+    known = [key for key in IDENTITY_TYPES if key in identity]
+    wrong = [key for key in known if not matches_type(identity[key], IDENTITY_TYPES[key])]
+    if wrong or not WANDB_ID.fullmatch(identity.get("id", "-")):
+        raise corrupt_file_error(file, "its identity is invalid")
+    if not all(map(_is_entry, contents.get("entries", []))):
+        raise corrupt_file_error(file, "an entry has no step, or an invalid row")
+    if not all(map(RELATIVE_PATH.fullmatch, contents.get("file_sizes") or {})):
+        raise corrupt_file_error(file, "file_sizes has an invalid name")
+
+
+def _is_entry(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry has a step and, if it has a row, numbers on one axis."""
+    row = entry.get("row", {})
+    is_row = isinstance(row, dict) and set(map(type, row.values())) <= {int, float, NoneType}
+    axes = sum(name in row for name in EVALUATION_AXES) if is_row else 0
+    return type(entry.get("step")) is int and is_row and axes == ("row" in entry)
 
 
 def _curve_point(row: Row) -> tuple[Any, ...]:

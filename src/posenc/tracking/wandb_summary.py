@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.report.curve_set import describe_lengths
 from posenc.report.quantities import QUANTITIES
 from posenc.runs.evaluation_rows import largest_rows, read_rows
+from posenc.runs.row_types import RowTypes
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
 from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
@@ -14,6 +15,15 @@ from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
 MAIN_PROTOCOL = "nonoverlapping"
 COST_QUANTITIES = ("training_tokens_per_second", "training_memory_mb")
 BENCHMARK_METRICS = ("tokens_per_second", "peak_memory_mb", "utilization")
+
+BENCHMARK_TYPES = RowTypes(
+    {
+        **dict.fromkeys(("encoding_config", "model_config"), dict),
+        **dict.fromkeys(("pass", "precision", "kernel"), str),
+        "length": int,
+        **dict.fromkeys(BENCHMARK_METRICS, int | float | None),
+    }
+)
 
 
 def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
@@ -73,7 +83,7 @@ def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]
     measured_keys = ("encoding_config", "model_config", "length", "precision")
     return {
         f"bench/{row['pass']}_{name}": row[name]
-        for row in read_rows(file)
+        for row in read_rows(file, BENCHMARK_TYPES)
         if [row[key] for key in measured_keys] == run_key
         and row["kernel"] in ("auto", config.kernel)
         for name in BENCHMARK_METRICS

@@ -1,0 +1,52 @@
+"""`plan.json`: the runs of an experiment, its commands, premises and claims."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from posenc.config.values import is_printable
+from posenc.runs.files import check_entries, corrupt_file_error, read_mapping
+
+PLAN_TYPES = {
+    "runs": list[str],
+    "command": str | None,
+    "commands": dict[str, str],
+    "about": dict | None,
+    "premises": list | None,
+    "claims": list | None,
+    "published": list | None,
+}
+
+COPY_LOCK = ".copy.lock"
+"""The lock in an experiment's folder that a process holds while it copies a finished run there."""
+
+ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
+"""Files and folders of an experiment that are of no use without its runs."""
+
+REPORT_FOLDERS = ("report", "report-selected")
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
+
+    Raises RunError if the file is corrupt, or if something in the experiment that is not a run is
+    neither a file nor a folder.
+    """
+    check_entries(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
+    file = folder / "plan.json"
+    plan: dict[str, Any] = {"runs": [], "commands": {}, **read_mapping(file, PLAN_TYPES)}
+    if not is_printable(plan):
+        raise corrupt_file_error(file, "it has characters that cannot be printed")
+    if wrong := [name for name in plan["runs"] if not _is_file_name(name)]:
+        raise corrupt_file_error(file, f"not the name of a run: {wrong[0]!r}")
+    for command in {plan.get("command") or "", *plan["commands"].values()}:
+        try:
+            shlex.split(command)
+        except ValueError as error:
+            raise corrupt_file_error(file, f"not a command: {command!r} ({error})") from None
+    return plan
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a file can have this name; file systems allow 255 bytes."""
+    return Path(name).parts == (name,) and name != ".." and len(name.encode()) <= 255
