@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from compositions import composer
@@ -90,7 +91,8 @@ def test_runs_that_differ_only_in_their_seed_are_estimated_once(
         estimate_module, "expected_data", lambda c: (calls.append(c.seed), read(c))[1]
     )
     configs = [planned(f"encoding={e}", f"seed={s}") for e in ("rope", "nope") for s in (1, 2)]
-    estimates = estimate_runs(configs, GPU)
+    values: list[Any] = [OmegaConf.to_container(config) for config in configs]
+    estimates = estimate_runs(values, GPU)
     assert [(run.encoding, run.seed) for run in estimates] == [
         ("rope", 1),
         ("rope", 2),

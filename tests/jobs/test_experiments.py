@@ -61,7 +61,8 @@ def jobs(name: str, size: str | None) -> list[Any]:
     overrides = expand_config(compose("train", words), [])
     if (name, size) != next(pair for pair in SIZES if pair[0] == name):
         overrides = [overrides[0], overrides[-1]]
-    return compose_sweep_jobs([[*words, *job] for job in overrides], composer())
+    composed = compose_sweep_jobs([[*words, *job] for job in overrides], composer())
+    return [OmegaConf.create(values) for values in composed]
 
 
 @pytest.mark.parametrize("name", [name for name, size in SIZES if size == "laptop"])

@@ -3,9 +3,10 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from posenc.benchmark.expected_data import ExpectedData, expected_data
@@ -80,15 +81,19 @@ class SweepCache:
     data: dict[str, ExpectedData] = field(default_factory=dict)
 
 
-def estimate_runs(configs: Sequence[DictConfig], machine: Machine) -> list[Estimate]:
-    """Estimate the cost of the runs of a sweep; runs that differ only in seed share one."""
+def estimate_runs(configs: Sequence[dict[str, Any]], machine: Machine) -> list[Estimate]:
+    """Estimate the cost of the runs of a sweep; runs that differ only in seed share one.
+
+    `configs` has the configurations as plain values.
+    """
     cache, estimates = SweepCache(), dict[str, Estimate]()
-    keys = [key_without_seed(config) for config in configs]
-    for key, config in zip(keys, configs, strict=True):
+    keys = [key_without_seed(values) for values in configs]
+    for key, values in zip(keys, configs, strict=True):
         if key not in estimates:
-            estimates[key] = estimate(config, machine, cache)
+            estimates[key] = estimate(OmegaConf.create(values), machine, cache)
     return [
-        replace(estimates[key], seed=config.seed) for key, config in zip(keys, configs, strict=True)
+        replace(estimates[key], seed=values["seed"])
+        for key, values in zip(keys, configs, strict=True)
     ]
 
 

@@ -70,10 +70,9 @@ def run_hash(identity: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def key_without_seed(config: DictConfig) -> str:
+def key_without_seed(values: dict[str, Any]) -> str:
     """Return all settings except the seed as JSON; runs that differ only in their seed share it."""
-    plain: Any = OmegaConf.to_container(config)
-    return json.dumps({**plain, "seed": None}, sort_keys=True)
+    return json.dumps({**values, "seed": None}, sort_keys=True)
 
 
 def check_identity(config: DictConfig | dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """Composition of job configurations, with their settings resolved and checked."""
 
-import pickle
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,31 +22,27 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
 
 
-def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[DictConfig]:
-    """Return the configurations of the jobs of a sweep; see `compose_job`.
+def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[dict[str, Any]]:
+    """Return the configurations of the jobs of a sweep as plain values; see `compose_job`.
 
     Of the jobs that differ only in their seed, two are composed. If their configurations are the
-    same except for the seed, no other setting depends on the seed, and the remaining jobs are
-    copies with other seeds.
+    same except for the seed, no other setting depends on the seed, and the remaining jobs share
+    all other values with the first.
     """
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
-    templates: dict[tuple[str, ...], bytes | None] = {}
-    configs = []
+    independent: dict[tuple[str, ...], bool] = {}
+    configs: list[dict[str, Any]] = []
     for overrides in jobs:
+        seeds = [match for match in map(SEED_OVERRIDE.fullmatch, overrides) if match]
         others = tuple(override for override in overrides if not SEED_OVERRIDE.fullmatch(override))
-        if (template := templates.get(others)) and len(others) == len(overrides) - 1:
-            config = pickle.loads(template)  # ten times as fast as copy.deepcopy
-            matches = map(SEED_OVERRIDE.fullmatch, overrides)
-            config.seed = next(int(match[1]) for match in matches if match)
-            configs.append(config)
+        if independent.get(others) and len(seeds) == 1:
+            configs.append({**first_jobs[others], "seed": int(seeds[0][1])})
             continue
-        config = compose_job(overrides, composer)
-        values: Any = OmegaConf.to_container(config)
+        values: Any = OmegaConf.to_container(compose_job(overrides, composer))
         first = first_jobs.setdefault(others, values)
-        if first is not values and others not in templates:
-            is_same = {**first, "seed": None} == {**values, "seed": None}
-            templates[others] = pickle.dumps(config) if is_same else None
-        configs.append(config)
+        if first is not values and others not in independent:
+            independent[others] = {**first, "seed": None} == {**values, "seed": None}
+        configs.append(values)
     return configs
 
 

@@ -1,7 +1,7 @@
 """Plans a sweep: all jobs are composed and validated before any directory is written."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,15 @@ TARGET = re.compile(r'"_target_": "[^"]*"')
 
 @dataclass(frozen=True)
 class Job:
-    """The run directory, complete configuration and data of one job."""
+    """The run directory, configuration and data of one job.
+
+    `values` is the complete configuration as plain values. Jobs that differ only in their seed
+    share `config`, which has no `planned` values, and the seed of one of them.
+    """
 
     run: RunDirectory
     config: DictConfig
+    values: dict[str, Any]
     data: Dataset
 
 
@@ -81,26 +86,18 @@ def plan(
     Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
     If `local`, runs must fit this machine.
     """
-    configs = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
-    shared_values = [{key: config.pop(key) for key in PLAN_KEYS} for config in configs]
-    keys = [key_without_seed(config) for config in configs]
-    encodings, datasets = _validate_all(configs, keys, local=local), dict[str, Dataset]()
-    _check_plans(configs)
-    parameter_counts: dict[tuple[Encoding, int], int] = {}
-    all_jobs = []
-    for config, encoding in zip(configs, encodings, strict=True):
-        key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
-        if key not in datasets:
-            datasets[key] = build_data(config, on_progress)
-        data = datasets[key]
-        model_key = encoding, data.vocab_size
-        if model_key not in parameter_counts:  # once for the jobs that differ only in their seed
-            validate_data(config, data)
-            model = build_meta_model(config, data.vocab_size, encoding)
-            parameter_counts[model_key] = model.parameter_count()
-            if local:
-                check_memory(parameter_counts[model_key])
-        all_jobs.append(_build_job(config, data, parameter_counts[model_key]))
+    composed = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
+    shared = {key: composed[0][key] for key in PLAN_KEYS}
+    all_values = [{k: v for k, v in job.items() if k not in PLAN_KEYS} for job in composed]
+    keys = [key_without_seed(values) for values in all_values]
+    configs = {k: OmegaConf.create(v) for k, v in dict(zip(keys, all_values, strict=True)).items()}
+    encodings = _validate_all(configs, local=local)
+    _check_plans(configs.values())
+    prepared = _prepare_data(configs, encodings, on_progress, local=local)
+    all_jobs = [
+        _build_job(configs[key], values, *prepared[key])
+        for key, values in zip(keys, all_values, strict=True)
+    ]
     unique_jobs = _without_duplicates(all_jobs)
     sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}
     for job in unique_jobs:
@@ -109,12 +106,12 @@ def plan(
         if source := sources[job.run]:
             copy_run(source, job.run)
         _write_run(job)
-    _write_plan(unique_jobs, shared_values[0], command)
-    remember_targets(_user_code(configs, keys))
+    _write_plan(unique_jobs, shared, command)
+    remember_targets(_user_code(configs))
     return [_planned_run(job.run, job.config) for job in unique_jobs]
 
 
-def _check_plans(configs: Sequence[DictConfig]) -> None:
+def _check_plans(configs: Iterable[DictConfig]) -> None:
     """Raise RunError if an experiment's `plan.json` is corrupt."""
     for folder in {Path(config.outputs_dir) / config.name for config in configs}:
         read_plan(folder)
@@ -124,24 +121,22 @@ def _planned_run(run: RunDirectory, config: DictConfig) -> PlannedRun:
     return PlannedRun(run, tuple(config.modules), config.devices, config.trainer.accelerator)
 
 
-def _user_code(configs: Sequence[DictConfig], keys: Sequence[str]) -> set[str]:
+def _user_code(configs: Mapping[str, DictConfig]) -> set[str]:
     """Return the classes and functions outside posenc that the jobs train with."""
-    distinct = {tuple(TARGET.findall(key)): i for i, key in enumerate(keys) if configs[i].modules}
-    values: list[Any] = [OmegaConf.to_container(configs[i]) for i in distinct.values()]
+    distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
+    values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     return {target for job in values for target in user_targets(job)}
 
 
-def _validate_all(
-    configs: Sequence[DictConfig], keys: Sequence[str], *, local: bool
-) -> list[Encoding]:
-    """Return each job's encoding; jobs with the same key share one.
+def _validate_all(configs: Mapping[str, DictConfig], *, local: bool) -> dict[str, Encoding]:
+    """Return the encoding of each configuration.
 
     Raises one ConfigError that lists every distinct problem.
     """
     encodings: dict[str, Encoding] = {}
     verified: set[str] = set()
     problems: dict[str, None] = {}
-    for key, config in dict(zip(keys, configs, strict=True)).items():
+    for key, config in configs.items():
         try:
             encodings[key] = validate(config, verified)
             if local:
@@ -150,14 +145,37 @@ def _validate_all(
             problems[str(error)] = None
     if problems:
         raise ConfigError("\n".join(problems))
-    return [encodings[key] for key in keys]
+    return encodings
 
 
-def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:
-    """Name the run, and complete its configuration."""
-    digest = run_hash(identity(config, data.fingerprint))
-    name = f"{config.choices.encoding}-L{config.train_length}-s{config.seed}-{digest}"
-    config.planned = {
+def _prepare_data(
+    configs: Mapping[str, DictConfig],
+    encodings: Mapping[str, Encoding],
+    on_progress: Callable[[str], None],
+    *,
+    local: bool,
+) -> dict[str, tuple[Dataset, int]]:
+    """Return the data of each configuration, and the number of parameters of its model."""
+    datasets: dict[str, Dataset] = {}
+    prepared = {}
+    for key, config in configs.items():
+        data_key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
+        if data_key not in datasets:
+            datasets[data_key] = build_data(config, on_progress)
+        data = datasets[data_key]
+        validate_data(config, data)
+        parameters = build_meta_model(config, data.vocab_size, encodings[key]).parameter_count()
+        if local:
+            check_memory(parameters)
+        prepared[key] = data, parameters
+    return prepared
+
+
+def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parameters: int) -> Job:
+    """Name the run, and add what planning determines to `values`, its plain configuration."""
+    digest = run_hash(identity(values, data.fingerprint))
+    name = f"{config.choices.encoding}-L{config.train_length}-s{values['seed']}-{digest}"
+    planned = {
         "run": name,
         "hash": digest,
         "fingerprint": data.fingerprint,
@@ -165,7 +183,8 @@ def _build_job(config: DictConfig, data: Dataset, parameters: int) -> Job:
         "parameters": parameters,
         "posenc_version": __version__,
     }
-    return Job(RunDirectory(Path(config.outputs_dir) / config.name / name), config, data)
+    run = RunDirectory(Path(config.outputs_dir) / config.name / name)
+    return Job(run, config, {**values, "planned": planned}, data)
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:
@@ -175,8 +194,8 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
         first = unique.setdefault(job.run.path, job)
         if job is first:
             continue
-        for key in job.config:
-            if job.config[key] != first.config[key]:
+        for key in job.values:
+            if job.values[key] != first.values[key]:
                 raise ConfigError(
                     f"the sweep contains the run {job.run.name} twice, with different values of"
                     f" {key}, which does not change a run's hash; use a separate command and"
@@ -203,10 +222,11 @@ def _check_directory(job: Job) -> None:
         raise ConfigError(
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
-    if digest != job.config.planned.hash:
+    planned = job.values["planned"]
+    if digest != planned["hash"]:
         raise ConfigError(
             f"{path} belongs to a different configuration (hash {digest}, not"
-            f" {job.config.planned.hash}); delete it, move it elsewhere or use a different name=..."
+            f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
     if missing := _token_counts_without_weights(job):
         raise ConfigError(
@@ -239,14 +259,15 @@ def _write_run(job: Job) -> None:
     run = job.run
     if is_locked(run.lock_file):
         return
-    config = job.config
+    values: Any = job.values
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
         # A partially completed run keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
-        config.planned.lengths = job.config.planned.lengths
-    write_atomic(run.config_file, dump_yaml(OmegaConf.to_container(config)))
+        config.planned.lengths = job.values["planned"]["lengths"]
+        values = OmegaConf.to_container(config)
+    write_atomic(run.config_file, dump_yaml(values))
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
     if not run.status_file.exists() or (status.state == "finished" and _missing_row_keys(job)):
@@ -255,7 +276,6 @@ def _write_run(job: Job) -> None:
 
 def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
     folder, config = jobs[0].run.path.parent, jobs[0].config
-    plain: Any = OmegaConf.to_container(OmegaConf.create({"about": config.about, **shared}))
     with lock(folder / ".plan.lock"):
         old_plan = read_plan(folder)
         names = [job.run.name for job in jobs]
@@ -265,7 +285,8 @@ def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) ->
             "size": config.get("size"),
             "command": command,
             "commands": {**old_plan["commands"], **dict.fromkeys(names, command)},
-            **plain,
+            "about": jobs[0].values["about"],
+            **shared,
             "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
         }
         write_json(folder / "plan.json", new_plan)
