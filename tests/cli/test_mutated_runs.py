@@ -5,6 +5,7 @@ Each command on them fails with one short message, or reports the numbers of the
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +24,15 @@ from posenc.report.report_results import read_results
 from posenc.runs.run_directory import RunDirectory
 
 MALICIOUS = {"_target_": "malicious.run"}
+<<<<<<< HEAD
 OTHER_VALUES = [
     *(None, True, 5, -3, 1e300, float("nan"), 10**400, "x", "???", "9" * 3000, "x" * 5000),
     *([], {}, [1], [[]], {"a": 1}, {"a": {}}, {1: 2, "a": 3}, {"_target_": [1]}, MALICIOUS),
 ]
+=======
+OTHER_VALUES: list[Any] = [None, True, -3, 0, 1.5, 1e300, 2**63, 10**400, float("inf"), "x"]
+OTHER_VALUES += ["\x07", "9" * 3000, [], {}, [[]], {"a": {}}, MALICIOUS]
+>>>>>>> 11fd9931 (The mutated runs of the fuzz test have pipes, extreme numbers and control characters)
 MUTATIONS = (
     "value",
     "value",
@@ -36,6 +42,7 @@ MUTATIONS = (
     "delete",
     "rename",
     "folder",
+    "pipe",
     "older",
     "older",
     "older tree",
@@ -121,6 +128,9 @@ def mutate(file: Path, mutation: str, where: float, other: Any) -> None:
     elif mutation == "folder":
         file.unlink()
         file.mkdir()
+    elif mutation == "pipe":
+        file.unlink()
+        os.mkfifo(file)
     elif mutation == "flip" and data:
         file.write_bytes(data[:position] + bytes([data[position] ^ 255]) + data[position + 1 :])
     else:
