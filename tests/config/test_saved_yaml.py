@@ -1,6 +1,7 @@
 """Saved configurations are read and written as OmegaConf would read and write them."""
 
 import io
+from typing import Any
 
 import pytest
 import yaml
@@ -70,3 +71,27 @@ def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
 def test_yaml_that_planning_never_writes_is_an_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         load_yaml(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\nb:\n- x\n- y: 2\nc:\n  d: 1e3\n", {"a": 1, "b": ["x", {"y": 2}], "c": {"d": 1e3}}),
+        ('a: "x\nb: y"\nc: 1\n', {"a": "x b: y", "c": 1}),
+        ("a: 'x\n\nb: y'\nc: 1\n", {"a": "x\nb: y", "c": 1}),
+        ("a: [1,\nb: 2]\n", {"a": [1, {"b": 2}]}),
+        ("a: 1\nb: 2\na: 3\n", None),
+        ("a: 1\n...\nb: 2\n", None),
+        ("a: 1\n---\nb: 2\n", None),
+        ("a: &x 1\nb: *x\n", None),
+        ("a:\nb\n", None),
+    ],
+)
+def test_sections_that_are_read_once_mean_what_they_mean_in_the_whole_text(
+    text: str, expected: Any
+) -> None:
+    if expected is None:
+        with pytest.raises(yaml.YAMLError):
+            load_yaml(text)
+    else:
+        assert load_yaml(text) == expected

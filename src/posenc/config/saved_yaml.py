@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +31,8 @@ NO_NODES = (
 )
 MAX_CACHED_LENGTH = 100
 """The maximum length in characters of the scalars that are cached."""
+SECTION = re.compile(r"^[A-Za-z_].*\n(?:(?: |- ).*\n)*", re.MULTILINE)
+"""A key of the configuration with its value, whose other lines are indented or are list items."""
 TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
 
@@ -37,8 +40,28 @@ def load_yaml(text: str) -> Any:
     """Return the contents of a saved configuration. Raises yaml.YAMLError if it is not valid.
 
     Saved configurations have no aliases and no tags such as `!!set`; their keys are strings and
-    numbers, and no mapping has the same key twice.
+    numbers, and no mapping has the same key twice. Texts with equal sections share their values.
     """
+    sections = SECTION.findall(text)
+    if "".join(sections) == text:
+        with suppress(yaml.YAMLError):  # a value that continues in another section, or an error
+            values = [_load_section(section) for section in sections]
+            keys = {key for value in values for key in value}
+            if len(keys) == len(sections):
+                return {key: item for value in values for key, item in value.items()}
+    return _load(text)
+
+
+@lru_cache(maxsize=1024)
+def _load_section(text: str) -> dict[Any, Any]:
+    """Return a section of a configuration; most runs of a sweep have the same ones."""
+    value = _load(text)
+    if not isinstance(value, dict) or len(value) != 1:
+        raise ConstructorError(None, None, "is not a section")
+    return value
+
+
+def _load(text: str) -> Any:
     events = events_within_limit(text)
     documents = [_build(event, events) for event in events if not isinstance(event, NO_NODES)]
     if len(documents) > 1:

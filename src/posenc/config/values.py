@@ -31,10 +31,21 @@ def matches_type(value: Any, annotation: Any) -> bool:
         accepts_bool = annotation is Any or "bool" in str(annotation)
         if isinstance(value, bool) and not accepts_bool:
             return False
+        if isinstance(value, dict) and annotation in (dict, dict[str, Any]):  # as JSON and YAML
+            return all(isinstance(key, str) for key in value) or annotation is dict
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
     except (TypeCheckError, RecursionError):  # RecursionError: the value is nested too deeply
         return False
     return True
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether no number in nested values is infinite or NaN."""
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple | set):
+        return all(map(_is_finite, value))
+    return not is_nonfinite(value)
 
 
 def canonical(value: Any) -> Any:

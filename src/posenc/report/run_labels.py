@@ -1,5 +1,6 @@
 """The label of each run in a folder: its encoding and the settings in which the runs differ."""
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +14,13 @@ CONSTRUCTOR_KEYS = ("_target_", "_partial_")
 
 
 class Setting(NamedTuple):
-    """A setting; it is compared between runs with the same training length and `context`."""
+    """A setting; it is compared between runs with the same training length and `context`.
+
+    `value` is formatted.
+    """
 
     path: str
-    value: Any
+    value: str
     context: tuple[Any, ...]
 
 
@@ -27,13 +31,13 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     choices differ in it. Runs that would otherwise have the same label, training length and seed
     get their hash in the label.
     """
-    settings = [list(_settings(config)) for config in configs]
+    settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)
     names = _short_names({path for path, _ in varying})
     labels = []
     for config, run in zip(configs, settings, strict=True):
         shown = [setting for setting in run if (setting.path, setting.context) in varying]
-        parts = (f"{names[setting.path]}={format_setting(setting.value)}" for setting in shown)
+        parts = (f"{names[setting.path]}={setting.value}" for setting in shown)
         labels.append(" ".join([config["choices"]["encoding"], *parts]))
     keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
     ambiguous = {key for key, count in Counter(keys).items() if count > 1}
@@ -62,13 +66,13 @@ def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | No
     choices in this group. The value is None if a configuration has no such setting. Encoding,
     training length and seed are left out, as are tokens and model, which runs.csv always has.
     """
-    settings = [list(_settings(config)) for config in configs]
+    settings = _all_settings(configs)
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
-    for path, value, context in (setting for run in settings for setting in run):
-        values[path, context].add(format_setting(value))
+    for path, value, context in (setting for run in dict.fromkeys(settings) for setting in run):
+        values[path, context].add(value)
     swept = [path for (path, _), seen in values.items() if len(seen) > 1]
     paths = [path for path in dict.fromkeys(swept) if path not in ("tokens", "model")]
-    texts = [{path: format_setting(value) for path, value, _ in run} for run in settings]
+    texts = [{path: value for path, value, _ in run} for run in settings]
     return [{path: run.get(path) for path in paths} for run in texts]
 
 
@@ -99,23 +103,38 @@ def format_setting(value: Any) -> str:
     return str(value)
 
 
-def _settings(config: dict[str, Any]) -> Iterator[Setting]:
+def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]]:
+    """Return the settings of each configuration, found once for those that differ in their seed."""
+    names = (*LABELED_GROUPS, *LABELED_SETTINGS, "callbacks", "choices")
+    found: dict[str, tuple[Setting, ...]] = {}
+    keys = []
+    for config in configs:
+        values = [config.get(name) for name in names]
+        keys.append(json.dumps([config["planned"]["fingerprint"], *values]))
+        if keys[-1] not in found:
+            settings = _settings(config)
+            found[keys[-1]] = tuple(Setting(p, format_setting(v), c) for p, v, c in settings)
+    return [found[key] for key in keys]
+
+
+def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+    """Yield the path, the value and the context of each setting."""
     for group in LABELED_GROUPS:
         options = _options(config, group)
         if group != "encoding":
-            yield Setting(group, config["choices"].get(group), ())
+            yield group, config["choices"].get(group), ()
         for path, option in options[1:]:
-            yield Setting(path.replace("/", "."), option, (options[0],))
+            yield path.replace("/", "."), option, (options[0],)
         if group != "data":
             for path, value in flatten(config.get(group) or {}, group):
-                yield Setting(path, value, tuple(options))
+                yield path, value, tuple(options)
     callbacks = config.get("callbacks") or {}
-    yield Setting("callbacks", list(callbacks) or None, ())
+    yield "callbacks", list(callbacks) or None, ()
     for path, value in flatten(callbacks, "callbacks"):
-        yield Setting(path, value, ())
-    yield Setting("data.fingerprint", config["planned"]["fingerprint"][:8], _data_context(config))
+        yield path, value, ()
+    yield "data.fingerprint", config["planned"]["fingerprint"][:8], _data_context(config)
     for name in LABELED_SETTINGS:
-        yield Setting(name, config.get(name), ())
+        yield name, config.get(name), ()
 
 
 def _options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
@@ -132,13 +151,14 @@ def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _varying_settings(
-    configs: Sequence[dict[str, Any]], settings: list[list[Setting]]
+    configs: Sequence[dict[str, Any]], settings: list[tuple[Setting, ...]]
 ) -> set[tuple[str, tuple[Any, ...]]]:
     """Return the path and context of every setting whose values differ."""
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
-    for config, run in zip(configs, settings, strict=True):
+    lengths = (config["train_length"] for config in configs)
+    for run, train_length in dict.fromkeys(zip(settings, lengths, strict=True)):
         for path, value, context in run:
-            values[path, context, config["train_length"]].add(format_setting(value))
+            values[path, context, train_length].add(value)
     return {(path, context) for (path, context, _), seen in values.items() if len(seen) > 1}
 
 

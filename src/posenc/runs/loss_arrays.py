@@ -174,10 +174,7 @@ def bin_positions(
     bin ends at the training length, so that no bin extends across it. Any other bin with fewer than
     `min_tokens` tokens, except the last, is merged with the next one.
     """
-    first = floor(-BINS_PER_OCTAVE * log2(train_length))
-    last = ceil(BINS_PER_OCTAVE * log2(len(sums) / train_length))
-    ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
-    edges = np.unique(np.clip([0, *ends, len(sums)], 0, len(sums))).tolist()
+    edges = _bin_edges(len(sums), train_length)
     bins, start = [], 0
     for end in edges[1:]:
         tokens = int(counts[start:end].sum())
@@ -188,3 +185,12 @@ def bin_positions(
             bins.append((center, float(sums[start:end].sum()) / tokens, tokens))
         start = end
     return bins
+
+
+@lru_cache(maxsize=256)
+def _bin_edges(length: int, train_length: int) -> list[int]:
+    """Return 0 and the ends of the bins of `length` positions."""
+    first = floor(-BINS_PER_OCTAVE * log2(train_length))
+    last = ceil(BINS_PER_OCTAVE * log2(length / train_length))
+    ends = np.floor(train_length * 2 ** (np.arange(first, last) / BINS_PER_OCTAVE)).astype(int)
+    return np.unique(np.clip([0, *ends, length], 0, length)).tolist()
