@@ -20,6 +20,31 @@ ONE_PER_HOOKS = (
 )
 """One encoding for each combination of overridden hooks and automatically chosen kernel."""
 
+OTHER_SETTINGS: dict[str, Any] = {
+    "micro_batch_tokens": None,
+    "devices": 1,
+    "compile": False,
+    "size": "laptop",
+    "trainer": {"accelerator": "cpu", "strategy": "ddp"},
+    "profiler": None,
+    "validation": {"every_tokens": None, "tokens": 1},
+    "checkpoint": {"every_seconds": 30},
+    "about": None,
+    "outputs_dir": "outputs",
+    "cache_dir": "outputs/.data",
+    "modules": [],
+    "ngram_order": None,
+    "evaluation": {
+        **dict.fromkeys(("lengths", "offsets", "factors", "stride", "k", "targets", "swap")),
+        **dict.fromkeys(("swaps", "budget_seconds", "budget_tokens")),
+        "protocols": ["nonoverlapping"],
+        "at_tokens": [],
+        "split": "validation",
+        "batch_tokens": 16384,
+    },
+}
+"""Settings of a planned run on which neither its report nor its W&B run depends."""
+
 
 def num_layers(encoding: str) -> int:
     """Return the number of layers of the smallest model that an encoding can be tested in."""

@@ -15,6 +15,7 @@ import yaml
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from compositions import OTHER_SETTINGS
 from html_page import HtmlPage
 from posenc.report.claim_parser import parse_claims
 from posenc.report.experiment import Experiment, Run
@@ -35,28 +36,6 @@ LENGTHS = (64, 128, 256, 512, 1024)
 SLOPES = {"sinusoidal": 0.3, "rope": 0.12, "alibi": -0.02, "nope": 0.2}
 TRAINED = {"sinusoidal": 3.70, "rope": 3.55, "alibi": 3.60, "nope": 3.65}
 TOKENS = 81_920
-OTHER_SETTINGS: dict[str, Any] = {
-    "micro_batch_tokens": None,
-    "devices": 1,
-    "compile": False,
-    "size": "laptop",
-    "trainer": {"accelerator": "cpu", "strategy": "ddp"},
-    "profiler": None,
-    "validation": {"every_tokens": None, "tokens": 1},
-    "checkpoint": {"every_seconds": 30},
-    "cache_dir": "outputs/.data",
-    "modules": [],
-    "ngram_order": None,
-    "evaluation": {
-        **dict.fromkeys(("lengths", "offsets", "factors", "stride", "k", "targets", "swap")),
-        **dict.fromkeys(("swaps", "budget_seconds", "budget_tokens")),
-        "protocols": ["nonoverlapping"],
-        "at_tokens": [],
-        "split": "validation",
-        "batch_tokens": 16384,
-    },
-}
-"""Settings of a planned run on which its report does not depend."""
 
 
 def loss_of(encoding: str, train_length: int, seed: int, length: int) -> float:
@@ -94,8 +73,6 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "schedule": {"_target_": "cosine", "_partial_": True, "warmup_fraction": 0.05},
         "kernel": "auto",
         "logger": {"_target_": "posenc.tracking.tracker.NullTracker"},
-        "about": None,
-        "outputs_dir": "outputs",
         "planned": {
             "run": f"{choice}-L{train_length}-s{seed}-{digest}",
             "hash": digest,
@@ -105,7 +82,8 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
             "parameters": 1_048_576,
         },
     }
-    return config | changes
+    evaluation = OTHER_SETTINGS["evaluation"] | changes.get("evaluation", {})
+    return config | changes | {"evaluation": evaluation}
 
 
 def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:

@@ -15,20 +15,20 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from compositions import OTHER_SETTINGS
 from posenc.config.identity import identity, run_hash
 from posenc.runs.run_directory import RunDirectory
 
 KEY = "0123456789abcdef" * 2 + "01234567"
 CONFIG: dict[str, Any] = {
+    **OTHER_SETTINGS,
     "name": "scratch",
     "train_length": 64,
     "seed": 1,
     "tokens": 20000,
     "batch_tokens": 256,
-    "size": "laptop",
     "precision": "float32",
     "kernel": "auto",
-    "modules": [],
     "gradient_clip": 1.0,
     "optimizer": {"_target_": "posenc.training.optimizer.adamw"},
     "schedule": {"_target_": "posenc.training.schedule.cosine"},
@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {
     "tokenizer": {"_target_": "posenc.data.tokenizers.byte.ByteTokenizer"},
     "choices": {"encoding": "rope", "model": "tiny", "data": "text"},
     "encoding": {"_target_": "posenc.encodings.rope.Rope", "spectrum": {"base": 10000.0}},
-    "evaluation": {"lengths": [64, 256], "split": "validation"},
+    "evaluation": {**OTHER_SETTINGS["evaluation"], "lengths": [64, 256]},
     "planned": {
         "fingerprint": "f00d",
         "parameters": 830_000,

@@ -39,15 +39,6 @@ def matches_type(value: Any, annotation: Any) -> bool:
     return True
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether no number in nested values is infinite or NaN."""
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list | tuple | set):
-        return all(map(_is_finite, value))
-    return not is_nonfinite(value)
-
-
 def canonical(value: Any) -> Any:
     """Return `value` with integral floats as ints, so that 5e6 and 5000000 name the same run."""
     if isinstance(value, dict):
