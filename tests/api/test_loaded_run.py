@@ -115,6 +115,22 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         posenc.load(tmp_path)
 
 
+def test_a_run_with_an_edited_setting_or_another_tokenizer_gives_no_scores(
+    trained_runs: dict[str, RunDirectory], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / trained_runs["rope"].name)
+    shutil.copytree(trained_runs["rope"].path, run.path)
+    saved = run.tokenizer_file.read_text()
+    run.tokenizer_file.write_text(saved.replace('"a":', '"b_":'))
+    with pytest.raises(posenc.RunError, match="are not the tokenizer of this run"):
+        posenc.load(run.path).score("a")
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace("  base: 10000", "  base: 500"))
+    assert run.config_file.read_text() != text
+    with pytest.raises(posenc.RunError, match="edited since"):
+        posenc.load(run.path)
+
+
 def test_loading_imports_no_untrusted_module(
     trained_runs: dict[str, RunDirectory], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ def test_a_sweep_is_trained_silently_and_only_once(
         ("encoding=rope tokns=5", "unknown key tokns"),
         (["experiment=alibi_cost"], "run posenc bench experiment=alibi_cost"),
         (["hydra.run.dir=x"], "only hydra/launcher"),
-        (["retry=maybe"], "retry=maybe must be true or false"),
+        (["retry=maybe"], "retry='maybe' must be true or false"),
     ],
 )
 def test_an_invalid_sweep_is_an_exception(overrides: str | list[str], message: str) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from math import exp
 from pathlib import Path
 
 import pytest
@@ -346,6 +347,9 @@ def test_a_file_with_invalid_contents_is_named(tmp_path: Path, name: str, text: 
         ({"peak_memory_mb": 0}, "invalid: peak_memory_mb"),
         ({"swap": "\x07"}, "invalid: swap"),
         ({"data_name": "\ufffe"}, "invalid: data_name"),
+        ({"loss": 1.5 + 1e-7}, "a loss contradicts the sum"),
+        ({"perplexity": exp(1.5 + 1e-7)}, "a perplexity contradicts the sum"),
+        ({"perplexity_per_word": -1.0, "words": 3}, "a perplexity_per_word contradicts the sum"),
     ],
 )
 def test_an_evaluation_row_with_an_impossible_value_is_an_error(
@@ -353,6 +357,7 @@ def test_an_evaluation_row_with_an_impossible_value_is_an_error(
 ) -> None:
     keys = {"data": "f", "data_name": "text", "split": "test", "protocol": "sliding"}
     row = {**keys, "stride": 8, "swap": None, "length": 16, "count": 2, "sum": 3.0, "loss": 1.5}
+    row |= {"perplexity": exp(1.5)}
     run = RunDirectory(tmp_path)
     run.evaluation_file.write_text(json.dumps({"rows": [row]}))
     assert run.rows() == [row]
@@ -368,12 +373,17 @@ def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, folder = finished.status(), f"outputs_dir={finished.path.parents[1]}"
+    timing = finished.timing_file.read_text()
+    finished.timing_file.write_text(timing.replace('per_second": ', 'per_second": 9'))
+    assert main(["report", "name=scratch", folder]) == 1
+    assert "timing.jsonl is not the log of this run" in capsys.readouterr().err
+    finished.timing_file.write_text(timing)
     rows = finished.metrics()
     rows[0]["loss"] += 1e-9
     finished.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert main(["report", "name=scratch", folder]) == 1
-    assert "is not the training log of this run" in capsys.readouterr().err
-    with pytest.raises(RunError, match="is not the training log of this run"):
+    assert "metrics.jsonl is not the log of this run" in capsys.readouterr().err
+    with pytest.raises(RunError, match="is not the log of this run"):
         sync_run(finished, offline=True)
     status.replace(state="interrupted").write(finished.status_file)
     assert job([str(finished.path)]) == FAILED

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,18 @@ def test_a_tokenizer_is_the_same_after_saving_and_loading(
     assert loaded.vocab_size == tokenizer.vocab_size
     assert loaded.eos_id == tokenizer.eos_id
     assert _ids(loaded, SENTENCE, "a a") == _ids(tokenizer, SENTENCE, "a a")
+
+
+@pytest.mark.parametrize("replaced", ["tokenizer.json", "tokenizer_config.json"])
+def test_the_files_of_another_tokenizer_are_an_error(replaced: str, tmp_path: Path) -> None:
+    own, other = WordTokenizer(["a", "b", "<eos>", "<unk>"]), ByteTokenizer()
+    file = tmp_path / "own" / "tokenizer.json"
+    for tokenizer, folder in ((own, "own"), (other, "other")):
+        tokenizer.save(tmp_path / folder / "tokenizer.json")
+    assert load_tokenizer(file, own.file_digest).encode("b") == [1]
+    shutil.copy(tmp_path / "other" / replaced, file.with_name(replaced))
+    with pytest.raises(RunError, match="are not the tokenizer of this run"):
+        load_tokenizer(file, own.file_digest)
 
 
 BYTE_LEVEL = {"type": "ByteLevel"}

@@ -18,6 +18,7 @@ from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
 from posenc.evaluation.protocols.sliding import sliding
 from posenc.evaluation.scoring import Measurement, measure
 from posenc.evaluation.windows import Budget, TokenWindows
+from posenc.runs.environment import job_process, rank, world_size
 from posenc.runs.loss_arrays import read_arrays, row_blocks
 from posenc.runs.run_directory import RunDirectory
 
@@ -75,6 +76,20 @@ def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
     assert result.blocks.counts.tolist() == [counts[block] for block in range(3)]
     assert result.blocks.sums.tolist() == pytest.approx(sums, rel=1e-12)
     assert result.blocks.sums.sum() == pytest.approx(result.sums.sum(), rel=1e-12)
+
+
+def test_variables_of_a_process_group_that_posenc_did_not_start_change_no_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a job is a rank; a command would score only every second window."""
+    windows = TokenWindows(TEXT, nonoverlapping(TOKENS, 700))
+    expected = measured(windows)
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    result = measured(windows)
+    assert (result.sums.tolist(), rank()) == (expected.sums.tolist(), 0)
+    with job_process():
+        assert (rank(), world_size()) == (1, 2)
 
 
 def complete_rows(run: RunDirectory) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from omegaconf import DictConfig
 
 from posenc.data.build_data import build_data
@@ -58,6 +59,20 @@ def test_several_epochs_count_each_window_once(configured: Configured, tmp_path:
     once, data = prepared(configured, tmp_path, "tokens=40000", "batch_tokens=320")
     often, _ = prepared(configured, tmp_path, "tokens=400000", "batch_tokens=320", "seed=2")
     assert ngram_rows(once, data) == ngram_rows(often, data)
+
+
+def test_models_in_the_cache_that_were_edited_or_renamed_are_computed_again(
+    configured: Configured, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320")
+    rows = ngram_rows(config, data)
+    (file,) = (tmp_path / "cache" / "ngrams").glob("*.json")
+    text = file.read_text()
+    for changed in (text.replace('"order": 3', '"order": 6'), text.replace("-s1-", "-s2-")):
+        file.write_text(changed)
+        assert changed != text and ngram_rows(config, data) == rows
+        assert file.read_text() == text and file.name in caplog.text
+        caplog.clear()
 
 
 def test_no_order_gives_no_rows(configured: Configured, tmp_path: Path) -> None:

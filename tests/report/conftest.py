@@ -87,6 +87,10 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
 
 
 def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
+    count, words, size = (
+        changes.get(key, default)
+        for key, default in (("count", TOKENS), ("words", 20_000), ("bytes", 250_000))
+    )
     row = {
         "data": DATA,
         "data_name": "python_stdlib",
@@ -95,14 +99,14 @@ def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
         "length": length,
         "stride": None,
         "swap": None,
-        "sum": loss * TOKENS,
-        "count": TOKENS,
+        "sum": loss * count,
+        "count": count,
         "loss": loss,
         "perplexity": float(np.exp(loss)),
-        "words": 20_000,
-        "bytes": 250_000,
-        "perplexity_per_word": 1e6,
-        "perplexity_per_byte": 3.2,
+        "words": words,
+        "bytes": size,
+        "perplexity_per_word": float(np.exp(loss * count / words)),
+        "perplexity_per_byte": float(np.exp(loss * count / size)),
         "seconds": 3.0,
         "tokens_per_second": 27306.7,
         "peak_memory_mb": 512.0,
@@ -110,12 +114,13 @@ def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
     return row | changes
 
 
-def by_position(length: int, train_length: int, slope: float) -> dict[str, np.ndarray]:
+def by_position(length: int, train_length: int, slope: float, mean: float) -> dict[str, np.ndarray]:
     """Sums and counts: losses fall with position, and change by `slope` beyond `train_length`."""
     position = np.arange(1, length + 1)
     noise = np.random.default_rng(length).normal(0, 0.05, length)
     beyond = slope * np.maximum(0, np.log2(position / train_length))
-    loss = 3.4 + 3.5 / position**0.6 + 1.5 * beyond + noise
+    loss = 3.5 / position**0.6 + 1.5 * beyond + noise
+    loss += mean - loss.mean()
     count = np.full(length, TOKENS // length)
     return {"sum": loss * count, "count": count}
 
@@ -182,7 +187,7 @@ def write_full_run(
     for length in lengths:
         loss = loss_of(encoding, train_length, seed, length)
         rows += [row_of(length, loss), row_of(length, loss, protocol="by_position")]
-        for name, array in by_position(length, train_length, SLOPES[encoding]).items():
+        for name, array in by_position(length, train_length, SLOPES[encoding], loss).items():
             positions[f"{DATA}.validation.{length}.{name}"] = array
     write_run(folder, config, rows, positions=positions, speeds=speeds)
     return config

@@ -47,7 +47,10 @@ def test_bins_with_few_tokens_are_merged_within_the_training_length(
 def test_positions_come_from_the_longest_window(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    rows = [fabricate.row(length, 3.0, protocol="by_position") for length in (2, 4)]
+    rows = [
+        fabricate.row(2, 9.0, protocol="by_position", count=4000),
+        fabricate.row(4, 20 / 7, protocol="by_position", count=14_000),
+    ]
     positions = {
         "f00dfeed0123.validation.2.sum": 2000 * np.array([9.0, 9.0]),
         "f00dfeed0123.validation.2.count": 2000 * np.array([1, 1]),
@@ -69,7 +72,8 @@ def test_each_swap_has_the_positions_of_its_own_arrays(
     losses = {(None, 4): 3.0, (None, 2): 1.0, ("yarn factor=2.5", 4): 5.0, ("pi", 2): 7.0}
     rows, positions = [], {}
     for (swap, length), loss in losses.items():
-        rows.append(fabricate.row(length, loss, protocol="by_position", swap=swap))
+        keys = {"protocol": "by_position", "swap": swap, "count": 10 * length}
+        rows.append(fabricate.row(length, loss, **keys))
         name = f"f00dfeed0123.validation.{length}{'' if swap is None else f'.{swap}'}"
         positions |= {f"{name}.sum": np.full(length, 10 * loss), f"{name}.count": [10] * length}
     fabricate.run(tmp_path / "swaps", fabricate.config("rope", 2, 1), rows, positions=positions)

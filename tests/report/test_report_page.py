@@ -193,8 +193,10 @@ def test_a_diverged_model_has_a_row_and_a_curve(
     """The perplexity of 900 nats does not fit into a float; `evaluate` saves null for it."""
     for encoding, loss in (("alibi", 900.0), ("rope", 3.1)):
         for seed in (1, 2, 3):
-            row = fabricate.row(128, 3.1) | {"loss": loss + seed, "perplexity": None}
-            rows = [fabricate.row(64, 3.0), row | {"sum": row["loss"] * row["count"]}]
+            row = fabricate.row(128, 3.1) | {"loss": loss + seed}
+            row |= {"sum": row["loss"] * row["count"]}
+            row |= {key: None for key in row if key.startswith("perplexity")}
+            rows = [fabricate.row(64, 3.0), row]
             fabricate.run(tmp_path / "one", fabricate.config(encoding, 64, seed), rows)
     write_report(tmp_path / "one", console, full=True)
     assert "> 1e+99" in printed(console)

@@ -1,7 +1,8 @@
-"""npz files that are corrupt, or that posenc did not write."""
+"""npz files that are corrupt, of another run, or that posenc did not write."""
 
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from posenc.config.errors import RunError
 from posenc.runs import loss_arrays
-from posenc.runs.loss_arrays import merge_arrays, read_arrays
+from posenc.runs.loss_arrays import merge_arrays, read_arrays, read_blocks, read_positions
 
 SUMS, COUNTS = np.ones(3), np.ones(3, np.int64)
 
@@ -95,3 +96,26 @@ def test_files_of_another_format_are_an_error(tmp_path: Path) -> None:
         (tmp_path / "a.npz").write_bytes(contents)
         with pytest.raises(RunError, match=r"a\.npz is corrupt"):
             read_arrays(tmp_path / "a.npz")
+
+
+KEYS = {"data": "f", "split": "test", "length": 3, "stride": None, "swap": None, "at_tokens": None}
+ROW = {**KEYS, "protocol": "by_position", "count": 3, "full_count": 3, "sum": 3.0, "loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [(read_positions, "f.test.3"), (read_blocks, "f.test.by_position.3.-.-")],
+)
+def test_arrays_of_another_run_are_an_error(
+    tmp_path: Path, read: Callable[..., dict[str, np.ndarray]], name: str
+) -> None:
+    file = tmp_path / "a.npz"
+    merge_arrays(file, {f"{name}.sum": SUMS, f"{name}.count": COUNTS})
+    assert read(file, [ROW]).keys() == {f"{name}.sum", f"{name}.count"}
+    smaller = {**ROW, "count": 2, "sum": 2.0, "budget_tokens": 2}
+    timed = {**smaller, "budget_tokens": None, "budget_seconds": 1.0}
+    for rows in ([ROW, smaller], [timed], [timed, smaller], [], [{**ROW, "split": "train"}]):
+        assert read(file, rows)
+    for other in ({**ROW, "sum": 3.1, "loss": 3.1 / 3}, {**ROW, "count": 4, "loss": 0.75}, smaller):
+        with pytest.raises(RunError, match=r"a\.npz does not have the losses of evaluation\.json"):
+            read(file, [other])

@@ -1,6 +1,7 @@
-"""A saved configuration with a value that no command line could set is rejected as a whole."""
+"""A saved configuration with an impossible or an edited value is rejected."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 
 from posenc.config.errors import RunError, abbreviate
 from posenc.config.saved_yaml import dump_yaml, load_yaml
+from posenc.runs.run_directory import RunDirectory
 from posenc.runs.saved_config import read_config
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "runs"
 CONFIG = (
     PUBLISHED / "absolute_encodings-laptop" / "rope-L128-s1-18bbf41d" / "config.yaml"
 ).read_text()
+SmallRun = Callable[..., RunDirectory]
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,44 @@ def test_an_impossible_value_is_named_with_the_remedy(
         read_config(file)
     text = abbreviate(str(caught.value))
     assert str(file) in text and "restore it, or delete" in text
+
+
+def edit(run: RunDirectory, old: str, new: str) -> None:
+    text = run.config_file.read_text()
+    assert old in text
+    run.config_file.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  encoding: rope\n", "  encoding: alibi\n"),
+        ("  model: tiny\n", "  model: small\n"),
+        ("  split: validation\n", "  split: test\n"),
+        ("  parameters: ", "  parameters: 1"),
+        ("  posenc_version: ", "  posenc_version: 9"),
+    ],
+)
+def test_a_setting_outside_the_hash_cannot_be_edited_until_the_command_writes_it_again(
+    small_run: SmallRun, old: str, new: str
+) -> None:
+    run = small_run("encoding=rope")
+    before = run.verified_config_dict()
+    edit(run, old, new)
+    with pytest.raises(RunError, match="edited since"):
+        run.verified_config_dict()
+    small_run("encoding=rope")
+    assert run.verified_config_dict() == before
+
+
+def test_runs_of_earlier_versions_have_the_settings_that_their_name_states(
+    small_run: SmallRun,
+) -> None:
+    """Their configurations have no digest."""
+    run = small_run("encoding=rope")
+    digest = run.config_dict()["planned"]["digest"]
+    edit(run, f"  digest: {digest}\n", "")
+    assert run.verified_config_dict()["choices"]["encoding"] == "rope"
+    edit(run, "  encoding: rope\n", "  encoding: alibi\n")
+    with pytest.raises(RunError, match="has the settings of alibi-L24-s1"):
+        run.verified_config_dict()

@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from compositions import OTHER_SETTINGS
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, run_hash, run_name
 from posenc.runs.run_directory import RunDirectory
 
 KEY = "0123456789abcdef" * 2 + "01234567"
@@ -100,12 +100,15 @@ def with_hash(config: DictConfig) -> DictConfig:
 
 
 @pytest.fixture
-def save_config() -> Callable[[RunDirectory, DictConfig], None]:
-    """Writes the configuration of a planned run, with its hash and name."""
+def save_config() -> Callable[[Path, DictConfig], RunDirectory]:
+    """Writes the configuration of a planned run, with its hash, to the directory of its name."""
 
-    def save(run: RunDirectory, config: DictConfig) -> None:
-        named = OmegaConf.merge(with_hash(config), {"planned": {"run": run.name}})
-        OmegaConf.save(named, run.config_file)
+    def save(folder: Path, config: DictConfig) -> RunDirectory:
+        name = run_name(with_hash(config), config.planned.hash)
+        run = RunDirectory(folder / name)
+        run.path.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(OmegaConf.merge(config, {"planned": {"run": name}}), run.config_file)
+        return run
 
     return save
 
@@ -117,12 +120,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(
-    folder: Path, config: DictConfig, save_config: Callable[[RunDirectory, DictConfig], None]
+    folder: Path, config: DictConfig, save_config: Callable[[Path, DictConfig], RunDirectory]
 ) -> RunDirectory:
-    run = RunDirectory(folder / "rope-L64-s1-3f9c2a1b")
-    run.path.mkdir(parents=True)
-    save_config(run, config)
-    return run
+    return save_config(folder, config)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The workspace and report show only keys that runs log, and are saved once."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,20 +30,18 @@ PREMISE = {**CLAIM, "statement": "RoPE gets worse at once", "where": {"train_len
 def experiment(folder, config, rows, evaluation_row, save_config) -> Path:
     """The folder of two finished runs, with different encodings and training lengths."""
     for encoding, length in (("rope", 64), ("alibi", 128)):
-        run = RunDirectory(folder / f"{encoding}-L{length}-s1-00000000")
-        run.path.mkdir(parents=True)
         changes = {"train_length": length, "choices": {"encoding": encoding}}
-        save_config(run, OmegaConf.merge(config, changes))
+        run = save_config(folder, OmegaConf.merge(config, changes))
         for row in rows(1, 3):
             append_jsonl(run.metrics_file, row | {"validation_loss": 1.5})
         append_jsonl(run.timing_file, {"tokens_per_second": 100.0, "memory_mb": 10.0})
         lengths = (length, 2 * length, 4 * length)
         for protocol in ("nonoverlapping", "by_position"):
-            results = [evaluation_row(n, n / 2, protocol=protocol, count=9) for n in lengths]
+            results = [evaluation_row(n, n / 2, protocol=protocol, count=n) for n in lengths]
             merge_rows(run.evaluation_file, results)
         for n in lengths:
             name = f"f00d.validation.{n}"
-            arrays = {f"{name}.sum": np.ones(n), f"{name}.count": np.ones(n, dtype=int)}
+            arrays = {f"{name}.sum": np.full(n, n / 200), f"{name}.count": np.ones(n, dtype=int)}
             merge_arrays(run.positions_file, arrays)
         run.status().replace(state="finished").write(run.status_file)
     plan = {"runs": [], "premises": [PREMISE], "claims": [CLAIM], "about": {"title": "Look"}}
@@ -166,7 +165,7 @@ def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experi
 
 
 def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row):
-    run = RunDirectory(experiment / "rope-L64-s1-00000000")
+    run = RunDirectory(next(experiment.glob("rope-L64-*")))
     names = ("pi", "ntk", "yarn factor=4")
     rows = [evaluation_row(n, n / 3, swap=name, count=9) for n in (64, 128) for name in names]
     merge_rows(run.evaluation_file, rows)
@@ -185,7 +184,7 @@ def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row)
 
 
 def test_a_corrupt_run_is_left_out(experiment, capsys):
-    corrupt = experiment / "alibi-L128-s1-00000000"
+    corrupt = next(experiment.glob("alibi-L128-*"))
     (corrupt / "metrics.jsonl").write_text("[\n")
     spec = build_spec(experiment)
     assert corrupt.name in (printed := capsys.readouterr().out) and "metrics.jsonl" in printed
@@ -195,9 +194,13 @@ def test_a_corrupt_run_is_left_out(experiment, capsys):
 
 
 def test_lines_are_grouped_by_variant_if_an_encoding_has_several(experiment, save_config):
-    run = RunDirectory(experiment / "alibi-L128-s1-00000000")
+    run = RunDirectory(next(experiment.glob("alibi-L128-*")))
     changes = {"choices": {"encoding": "rope"}, "encoding": {"spectrum": {"base": 5e5}}}
-    save_config(run, OmegaConf.merge(run.config(), changes))
+    variant = save_config(experiment, OmegaConf.merge(run.config(), changes))
+    for file in run.path.iterdir():
+        if file != run.config_file:
+            file.rename(variant.path / file.name)
+    shutil.rmtree(run.path)
     report = build_spec(experiment)["report"]
     grouped = {p["config"].get("groupBy") for p in panels(report)} - {None}
     assert grouped == {"variant.value"}

@@ -105,7 +105,8 @@ def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
     server, run, config, rows, evaluation_row
 ):
     sums, counts = np.arange(1.0, 257.0), np.full(256, 2)
-    row = evaluation_row(256, 30.0, protocol="by_position")
+    loss = {"count": int(counts.sum()), "loss": sums.sum() / counts.sum()}
+    row = evaluation_row(256, 30.0, protocol="by_position", **loss)
     merge_rows(run.evaluation_file, [row])
     arrays = {"f00d.validation.256.sum": sums, "f00d.validation.256.count": counts}
     merge_arrays(run.positions_file, arrays)
@@ -162,10 +163,9 @@ def test_sync_omits_rows_that_a_resumed_run_will_write_again(server, run, folder
 def test_sync_uploads_the_other_runs_of_a_folder_with_a_corrupt_one(
     server, run, folder, config, save_config, rows, capsys
 ):
-    corrupt = RunDirectory(folder / "alibi-L64-s1-00000000")
-    corrupt.path.mkdir()
+    changes = {"choices": {"encoding": "alibi"}}
+    corrupt = save_config(folder, OmegaConf.merge(config, changes))
     for directory in (corrupt, run):
-        save_config(directory, config)
         for row in rows(1, 3):
             append_jsonl(directory.metrics_file, row)
         directory.status().replace(state="finished").write(directory.status_file)
@@ -333,7 +333,8 @@ def test_a_server_that_is_lost_before_a_table_is_logged_costs_one_warning(
         append_jsonl(run.metrics_file, row)
     tracker.log(rows(1, 3))
     server.failure = "hang"
-    merge_rows(run.evaluation_file, [evaluation_row(64, 20.0, protocol="by_position")])
+    loss = {"count": 64, "loss": 1.0}
+    merge_rows(run.evaluation_file, [evaluation_row(64, 20.0, protocol="by_position", **loss)])
     arrays = {"f00d.validation.64.sum": np.ones(64), "f00d.validation.64.count": np.ones(64)}
     merge_arrays(run.positions_file, arrays)
     tracker.finish(failed=False)

@@ -82,8 +82,8 @@ def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, rea
     tracker.finish(failed=True)
     (file,) = read_offline(folder)
     assert {key: file.run[key] for key in ("run_id", "display_name", "run_group")} == {
-        "run_id": "alibi-laptop.rope-L64-s1-3f9c2a1b",
-        "display_name": "rope-L64-s1-3f9c2a1b",
+        "run_id": f"alibi-laptop.{run.name}",
+        "display_name": run.name,
         "run_group": "alibi-laptop",
     }
     assert (file.run["job_type"], file.run["project"]) == ("train", "lengths")
@@ -111,7 +111,7 @@ def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, rea
         "token_order_digest": token_order_digest(config),
         **git_state(),
         "parameters": 830_000,
-        "run": "rope-L64-s1-3f9c2a1b",
+        "run": run.name,
         "experiment": "alibi-laptop",
     }
 

@@ -11,13 +11,19 @@ from omegaconf import DictConfig
 from torch import nn
 
 from compositions import composer
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import evenly_spaced_windows
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.validate import validate
 from posenc.model.build import build_model
-from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, save_checkpoint
+from posenc.training.checkpoint import (
+    find_weights,
+    latest_checkpoint,
+    list_checkpoints,
+    save_checkpoint,
+    save_weights,
+)
 from posenc.training.module import LanguageModel, validation_loss
 from posenc.training.optimizer import adamw
 from posenc.training.schedule import constant, cosine
@@ -105,6 +111,18 @@ def test_a_corrupt_checkpoint_is_logged_and_skipped(
         checkpoint = latest_checkpoint(tmp_path)
     assert checkpoint is not None and checkpoint.step == 5
     assert newest.name in caplog.text
+
+
+def test_a_checkpoint_that_was_renamed_to_another_step_is_an_error(tmp_path: Path) -> None:
+    """The digest in its name is still that of its contents."""
+    contents = {"state_dict": {}, "global_step": 5}
+    saved = save_weights(tmp_path, 5, lambda path: torch.save(contents, path))
+    assert saved.load() == contents
+    saved.path.rename(tmp_path / saved.path.name.replace("000000005", "000000010"))
+    renamed = find_weights(tmp_path, 10)
+    assert renamed is not None and renamed.is_intact()
+    with pytest.raises(RunError, match="saved after step 5 and has been renamed"):
+        renamed.load()
 
 
 def test_loading_a_checkpoint_runs_no_code(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from os import PathLike, fspath
 
@@ -11,14 +12,15 @@ from rich.console import Console
 from torch import Tensor
 
 from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
-from posenc.api.saved_run import run_config
+from posenc.api.saved_run import run_config, run_tokenizer
 from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
+from posenc.config.identity import check_identity
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
-from posenc.data.tokenizers import Tokenizer, load_tokenizer
+from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.evaluate import load_model
 from posenc.model.device import select_device
 from posenc.model.generation import generate
@@ -48,7 +50,7 @@ class LoadedRun:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the run; `encode(text)` returns token ids, `decode(ids)` the text."""
-        return load_tokenizer(self.directory.tokenizer_file)
+        return run_tokenizer(self.directory, self.config)
 
     @cached_property
     def model(self) -> Decoder:
@@ -122,7 +124,10 @@ class LoadedRun:
         def trust_hint(modules: list[str]) -> str:
             return f"posenc.load({str(self.path)!r}, modules={modules!r})"
 
-        return run_config(self.directory, self._modules, trust_hint)
+        config = run_config(self.directory, self._modules, trust_hint)
+        with suppress(ConfigError):  # a class that is not trusted and not built here
+            check_identity(config)
+        return config
 
     def _encode(self, text: str, num_generated: int) -> Tensor:
         """Return the end-of-document token and the tokens of `text` on the model's device.
@@ -150,7 +155,7 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
-    run needs an untrusted module, and RunError if the run's configuration is corrupt.
+    run needs an untrusted module, and RunError if the run's configuration is corrupt or was edited.
     """
     loaded = LoadedRun(open_run(fspath(run)), modules)
     loaded.config  # noqa: B018  # reads it, so that errors are raised here

@@ -10,13 +10,12 @@ import torch
 from omegaconf import DictConfig
 from rich.console import Console
 
-from posenc.api.saved_run import training_data
+from posenc.api.saved_run import run_tokenizer, training_data
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings
 from posenc.data.build_data import evaluation_data
-from posenc.data.tokenizers import load_tokenizer
 from posenc.evaluation.evaluate import evaluate, supported_kernel
 from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
@@ -93,7 +92,7 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
         remedy = "to evaluate on the changed corpus, set data=... evaluation.split=..."
         data = training_data(config, remedy, console.print)
     else:
-        tokenizer = load_tokenizer(run.tokenizer_file)
+        tokenizer = run_tokenizer(run, config)
         data = evaluation_data(evaluation.data, tokenizer, config, console.print)
     if not evaluation.split_is_set and len(data.splits) == 1:  # use the only split
         config.evaluation.split = data.splits[0]

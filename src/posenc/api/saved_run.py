@@ -10,6 +10,7 @@ from posenc.config.component_types import trusted_modules, user_targets
 from posenc.config.errors import ConfigError
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
+from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_remembered
 
@@ -39,6 +40,14 @@ def run_config(
             f" imported only if you trust it; to trust {module}: {trust_hint([*modules, module])}"
         )
     return config
+
+
+def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:
+    """Return the tokenizer of a run. Raises RunError if its files are corrupt or of another run.
+
+    Runs of earlier versions have no digest of their tokenizer.
+    """
+    return load_tokenizer(run.tokenizer_file, config.planned.get("tokenizer"))
 
 
 def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Dataset:

@@ -29,6 +29,12 @@ OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
 """Settings that identify a run if they are set; runs without them keep their hashes."""
 NEW_MODEL_OPTIONS = {"posenc.model.transformer.Transformer": {"qk_norm": False}}
 """Options that were added to the model, with the defaults that preserve an older run's hash."""
+DIGEST_FIELDS = (
+    *IDENTITY_FIELDS,
+    *OPTIONAL_IDENTITY_FIELDS,
+    *("choices", "evaluation", "tokenizer", "planned"),
+)
+"""Settings of which planning saves a digest: the identity, and what reports print besides it."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
@@ -75,9 +81,23 @@ def key_without_seed(values: dict[str, Any]) -> str:
     return json.dumps({**values, "seed": None}, sort_keys=True)
 
 
+def run_name(config: DictConfig | dict[str, Any], digest: str) -> str:
+    """Return `<encoding>-L<train_length>-s<seed>-<hash>`, the name of the run with a hash."""
+    encoding = config["choices"]["encoding"]
+    return f"{encoding}-L{config['train_length']}-s{config['seed']}-{digest}"
+
+
+def config_digest(config: dict[str, Any]) -> str:
+    """Return 16 hexadecimal digits of a hash of the settings in DIGEST_FIELDS."""
+    fields = {field: config.get(field) for field in DIGEST_FIELDS}
+    fields["planned"] = {k: v for k, v in config["planned"].items() if k != "digest"}
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+
+
 def check_identity(config: DictConfig | dict[str, Any]) -> None:
-    """Raise RunError if a saved configuration no longer has the hash that names its run."""
+    """Raise RunError if a saved configuration no longer has the hash or the name of its run."""
     planned = config["planned"]
+    _check_name(config)
     digest = run_hash(identity(config, planned["fingerprint"]))
     if digest != planned["hash"]:
         raise RunError(
@@ -88,9 +108,25 @@ def check_identity(config: DictConfig | dict[str, Any]) -> None:
 
 
 def check_untrusted_identity(config: dict[str, Any]) -> None:
-    """Like `check_identity`, but skips runs with custom classes, which it does not import."""
+    """Like `check_identity`, but does not import custom classes.
+
+    The hash of a run with custom classes is not checked.
+    """
+    _check_name(config)
     with suppress(ConfigError):  # a class that is not trusted
         check_identity({**config, "modules": []})
+
+
+def _check_name(config: DictConfig | dict[str, Any]) -> None:
+    """Raise RunError if the settings are not those that the name of the run states."""
+    planned = config["planned"]
+    name = run_name(config, planned["hash"])
+    if planned.get("run") not in (None, name):
+        raise RunError(
+            f"the run was planned as {planned['run']}, but its config.yaml has been edited since"
+            f" and now has the settings of {name}; undo the edit, or rerun the command, which"
+            f" writes the file again"
+        )
 
 
 def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, str]:

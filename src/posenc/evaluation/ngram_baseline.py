@@ -1,5 +1,6 @@
 """N-gram models of a run's training tokens, scored on its evaluation text."""
 
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from omegaconf import DictConfig
 
+from posenc.config.errors import RunError
 from posenc.config.steps import training_steps
 from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
-from posenc.runs.evaluation_rows import read_rows
-from posenc.runs.files import write_json
+from posenc.runs.evaluation_rows import read_rows, write_rows
 from posenc.runs.lock import lock
 from posenc.runs.row_types import NGRAMS
 
+log = logging.getLogger("posenc")
 MAX_TRAINING_TOKENS = 64_000_000
 """Counting orders 1 to 5 in 49 million tokens of Python source takes 4.4 GB of memory and 103 s."""
 
@@ -39,14 +41,24 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
     if len(starts) * length > MAX_TRAINING_TOKENS:
         return []
     subset = "all" if len(starts) == windows.num_windows else f"s{config.seed}-{len(starts)}"
-    name = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}-{max_order}.json"
-    file = Path(config.cache_dir) / "ngrams" / name
+    name = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}-{max_order}"
+    file = Path(config.cache_dir) / "ngrams" / f"{name}.json"
     with lock(file.with_suffix(".lock")):
-        if not file.exists():
+        if not (rows := _cached_rows(file, name)):
             text = data.token_array(config.evaluation.split)
             model = KneserNey(windows.token_rows(starts), data.vocab_size, max_order)
-            write_json(file, {"rows": _score(model, text, data, config.evaluation.split)})
-        return read_rows(file, NGRAMS)
+            rows = _score(model, text, data, config.evaluation.split)
+            write_rows(file, rows, name)
+        return rows
+
+
+def _cached_rows(file: Path, name: str) -> list[dict[str, Any]]:
+    """Return the rows in a file of the cache, none if it is missing, corrupt, edited or renamed."""
+    try:
+        return read_rows(file, NGRAMS, owner=name)
+    except RunError as error:
+        log.warning("the n-gram models are computed again: %s", error)
+        return []
 
 
 def _score(

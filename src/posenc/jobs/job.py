@@ -15,12 +15,13 @@ from pathlib import Path
 from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import BUSY, INTERRUPTED
 from posenc.jobs.rank_processes import run_ranks
-from posenc.runs.environment import in_process_group, rank
+from posenc.runs.environment import in_process_group, job_process, rank
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.stop import StopRequest
 
 
+@job_process()
 def main(
     argv: Sequence[str] | None = None, launcher_alive: Callable[[], bool] | None = None
 ) -> int:
@@ -68,11 +69,12 @@ def _num_devices(run: RunDirectory) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    if in_process_group():
-        # PyTorch's communication threads sometimes abort a process while Python shuts down
-        # (pytorch/pytorch#190489), and the finished run would count as interrupted.
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(exit_code)
-    sys.exit(exit_code)
+    with job_process():
+        exit_code = main()
+        if in_process_group():
+            # PyTorch's communication threads sometimes abort a process while Python shuts down
+            # (pytorch/pytorch#190489), and the finished run would count as interrupted.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(exit_code)
+        sys.exit(exit_code)

@@ -42,7 +42,8 @@ from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import select_device
 from posenc.runs.environment import local_world_size, rank
-from posenc.runs.files import RowsDigest, disk_message, is_disk_full, write_json
+from posenc.runs.evaluation_rows import write_rows
+from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.build_tracker import build_tracker
@@ -90,8 +91,11 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     if not finished:
         progress.write(state="interrupted", error=stop.reason())
         return INTERRUPTED
-    digest = RowsDigest(run.metrics()).hexdigest()
-    progress.write(state="finished", error=None, work_done=1.0, metrics_digest=digest)
+    digests = {
+        "metrics_digest": RowsDigest(run.metrics()).hexdigest(),
+        "timing_digest": RowsDigest(run.timing()).hexdigest(),
+    }
+    progress.write(state="finished", error=None, work_done=1.0, **digests)
     return FINISHED
 
 
@@ -197,7 +201,7 @@ def _train_and_evaluate(session: Session) -> bool:
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
     if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
-        write_json(run.ngrams_file, {"rows": ngram_rows(config, data)})
+        write_rows(run.ngrams_file, ngram_rows(config, data), config.planned.hash)
     return not broadcast_from_rank0(
         lambda: missing_row_keys(requested, run.rows(config.planned.hash))
     )

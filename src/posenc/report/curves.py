@@ -20,9 +20,15 @@ from posenc.report.evaluation_key import EvaluationKey
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.swap_series import merge_swaps
-from posenc.runs.loss_arrays import BlockSums, bin_positions, end_of_window_loss, positions_name
+from posenc.runs.loss_arrays import (
+    BY_POSITION,
+    BlockSums,
+    bin_positions,
+    end_of_window_loss,
+    positions_name,
+    sums_and_counts,
+)
 
-BY_POSITION = "by_position"
 TASKS = "tasks"
 TASK_DATA_PREFIX = "task_"
 """Data names with this prefix are tasks, for which only accuracy is meaningful."""
@@ -82,11 +88,10 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     """
     lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in experiment.comparable_rows:
-        name = positions_name(row)
-        counts = run.positions.get(f"{name}.count")
-        if row["protocol"] != BY_POSITION or counts is None:
+        if row["protocol"] != BY_POSITION:
             continue
-        if counts.sum() <= row["count"]:  # otherwise, the file has the losses of a larger budget
+        name = positions_name(row)
+        if sums_and_counts(row, run.positions, name):  # not of a row with a larger budget
             by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}

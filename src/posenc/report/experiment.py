@@ -23,7 +23,7 @@ from posenc.report.claim_parser import parse_claims
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
-from posenc.runs.loss_arrays import BlockSums, read_arrays, row_blocks
+from posenc.runs.loss_arrays import BlockSums, row_blocks
 from posenc.runs.plan_file import read_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
@@ -232,8 +232,8 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.verified_config_dict(), directory.status()
     status = status.replace(error=_with_short_paths(status.error or "") or None)
-    log = directory.metrics()
-    directory.check_metrics(status, log)
+    log, timing = directory.metrics(), directory.timing()
+    directory.check_logs(status, log, timing)
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
     rows = read_evaluation(directory.evaluation_file, config["planned"]["hash"]) if trained else []
     return Run(
@@ -242,11 +242,11 @@ def _read_run(directory: RunDirectory) -> Run:
         config=config,
         status=status,
         rows=rows,
-        timing=directory.timing(),
-        positions=read_arrays(directory.positions_file) if trained else {},
-        block_arrays=read_arrays(directory.blocks_file) if trained else {},
+        timing=timing,
+        positions=directory.positions(rows) if trained else {},
+        block_arrays=directory.blocks(rows) if trained else {},
         metrics={key: value for row in log for key, value in row.items()},
-        ngrams=directory.ngrams(),
+        ngrams=directory.ngrams(config["planned"]["hash"]),
     )
 
 

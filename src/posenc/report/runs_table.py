@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from posenc.report.curves import BY_POSITION
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.run_labels import swept_settings
 from posenc.report.scale import format_number
 from posenc.report.table import Column, Table, records_csv
+from posenc.runs.loss_arrays import BY_POSITION
 
 ROW_KEYS = (
     "data_name",

@@ -3,6 +3,8 @@
 import os
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MALLOC_VARIABLES = {
@@ -54,29 +56,51 @@ def thread_variables(threads: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
+_is_job = False
+
+
+@contextmanager
+def job_process() -> Iterator[None]:
+    """Within this context, torchrun's variables define the process group that this process joins.
+
+    Elsewhere they are ignored: a shell or notebook may have them from another program, and a
+    command that took itself for a rank would process only its part of the data.
+    """
+    global _is_job
+    before, _is_job = _is_job, True
+    try:
+        yield
+    finally:
+        _is_job = before
+
+
 def in_process_group() -> bool:
-    """Whether this process was started as a rank of a process group."""
-    return "RANK" in os.environ
+    """Whether this process is a job that was started as a rank of a process group."""
+    return _is_job and "RANK" in os.environ
 
 
 def rank() -> int:
     """Return this process's rank in its group; only rank 0 writes to the run directory."""
-    return int(os.environ.get("RANK", 0))
+    return _group_variable("RANK", 0)
 
 
 def world_size() -> int:
     """Return the number of processes in the group, one per device."""
-    return int(os.environ.get("WORLD_SIZE", 1))
+    return _group_variable("WORLD_SIZE", 1)
 
 
 def local_rank() -> int:
     """Return this process's rank on its machine."""
-    return int(os.environ.get("LOCAL_RANK", 0))
+    return _group_variable("LOCAL_RANK", 0)
 
 
 def local_world_size() -> int:
     """Return the number of processes in the group that run on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    return _group_variable("LOCAL_WORLD_SIZE", 1)
+
+
+def _group_variable(name: str, default: int) -> int:
+    return int(os.environ.get(name, default)) if in_process_group() else default
 
 
 def peak_megabytes() -> float:

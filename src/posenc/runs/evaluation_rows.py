@@ -8,16 +8,24 @@ column, is meaningful only among rows that scored the same tokens.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from math import inf, isclose, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from posenc.config.errors import RunError
-from posenc.runs.files import corrupt_file_error, read_json, write_json
+from posenc.runs.files import RowsDigest, corrupt_file_error, read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.row_types import EVALUATION, Row, RowTypes
 
 ComparisonKey = tuple[int, tuple[Any, ...]]
 """A training length and the key of a measurement: rows with the same ones can be compared."""
+MEAN_OVER = {
+    "loss": "count",
+    "perplexity": "count",
+    "perplexity_per_word": "words",
+    "perplexity_per_byte": "bytes",
+}
+"""The values of a row that its `sum` determines, and the keys of the numbers that divide it."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -94,26 +102,56 @@ def common_budgets(
     }
 
 
-def read_rows(path: Path, types: RowTypes | None = None, run_hash: str | None = None) -> list[Row]:
+def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = None) -> list[Row]:
     """Return the rows in a file; a missing file has none.
 
-    Raises RunError if the file is corrupt, if a row does not have the given types, or if the file
-    names another run than that with `run_hash`.
+    Raises RunError if the file is corrupt or was edited, if a row does not have the given types, or
+    if the file names another `owner` as `write_rows` does. Older files have neither a digest nor an
+    owner.
     """
     contents = read_json(path, {"rows": []})
-    if run_hash is not None and isinstance(contents, dict):
-        named = contents.get("run", run_hash)
-        if named != run_hash:
+    if owner is not None and isinstance(contents, dict):
+        named = contents.get("run", owner)
+        if named != owner:
             raise RunError(
                 f"{path} has results of the run with hash {named}, but this run has the hash"
-                f" {run_hash}; delete the file and evaluate the run again"
+                f" {owner}; restore the file, or delete it and evaluate the run again"
             )
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise corrupt_file_error(path, 'it is not {"rows": [{...}, ...]}')
+    if contents.get("digest") not in (None, _digest(rows)):
+        raise corrupt_file_error(path, "it has been edited since posenc wrote it")
     if types is not None:
         types.check(path, rows)
+    for key in MEAN_OVER:
+        if any(_contradicts_sum(row, key) for row in rows):
+            raise corrupt_file_error(path, f"a {key} contradicts the sum of its row")
     return rows
+
+
+def write_rows(path: Path, rows: Sequence[Row], owner: str | None = None) -> None:
+    """Write a file of rows with a digest of them; `owner` is the hash of their run, if any."""
+    named = {} if owner is None else {"run": owner}
+    write_json(path, {**named, "digest": _digest(rows), "rows": rows})
+
+
+def _digest(rows: Iterable[Row]) -> str:
+    return RowsDigest(dict(sorted(row.items())) for row in rows).hexdigest()
+
+
+def _contradicts_sum(row: Row, key: str) -> bool:
+    """Whether a value in MEAN_OVER differs from the one that follows from the row's `sum`.
+
+    Values that are missing or null are not checked.
+    """
+    values: list[Any] = [row.get(name) for name in (key, "sum", MEAN_OVER[key])]
+    if not all(isinstance(value, int | float) for value in values):
+        return False
+    value, total, number = values
+    if key != "loss":
+        value = log(value) if value > 0 else -inf
+    return not isclose(value, total / max(1, number), rel_tol=1e-9, abs_tol=1e-9)
 
 
 def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
@@ -151,4 +189,4 @@ def merge_rows(path: Path, rows: list[Row], run_hash: str | None = None) -> None
         ordered = sorted(
             merged.values(), key=lambda row: [str(part).zfill(12) for part in row_key(row)]
         )
-        write_json(path, {**({"run": run_hash} if run_hash else {}), "rows": ordered})
+        write_rows(path, ordered, run_hash)

@@ -8,7 +8,7 @@ in blocks of consecutive tokens: the text of a split is itself a sample, and res
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, floor, isclose, log2, prod, sqrt
 from pathlib import Path
@@ -18,11 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import RunError, one_line
-from posenc.runs.evaluation_rows import Row, measurement_key
+from posenc.runs.evaluation_rows import Row, budget_key, largest_rows, measurement_key
 from posenc.runs.files import open_regular, write_atomic
 from posenc.runs.lock import lock
 
 BLOCK_TOKENS = 4096
+BY_POSITION = "by_position"
+"""The protocol whose losses at each position are saved."""
 BINS_PER_OCTAVE = 4
 MAX_ARRAY_BYTES = 2**31
 """The maximum total size of the arrays in a file, which may be compressed a thousand times."""
@@ -85,6 +87,42 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise RunError(
             f"{path} is corrupt ({one_line(error)}); delete it and evaluate the run again"
         ) from None
+    return arrays
+
+
+def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Return the arrays of `loss_by_position.npz`; `rows` are all rows of its run.
+
+    Raises RunError if the file is corrupt, or if the arrays of a row are not its own.
+    """
+    by_position = [row for row in rows if row["protocol"] == BY_POSITION]
+    return _read_own_arrays(path, by_position, positions_name)
+
+
+def read_blocks(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Return the arrays of `loss_by_block.npz`, like `read_positions`."""
+    return _read_own_arrays(path, rows, _array_name)
+
+
+def _read_own_arrays(
+    path: Path, rows: Sequence[Row], array_name: Callable[[Row], str]
+) -> dict[str, np.ndarray]:
+    """Return the arrays in an npz file after comparing them with the rows that they belong to.
+
+    The arrays of a measurement are those of its largest row. With a budget of seconds, which row
+    that is may have changed since, unless it scored every target.
+    """
+    arrays = read_arrays(path)
+    timed = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
+    for row in largest_rows(rows):
+        name, is_complete = array_name(row), budget_key(row) == (None, None)
+        if f"{name}.sum" not in arrays or (measurement_key(row) in timed and not is_complete):
+            continue
+        if sums_and_counts(row, arrays, name) is None:
+            raise RunError(
+                f"{path} does not have the losses of evaluation.json ({name}): one of the files is"
+                f" older, edited or from another run; restore it, or evaluate the run again"
+            )
     return arrays
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.identity import check_untrusted_identity
 from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
     RowsDigest,
@@ -21,6 +21,7 @@ from posenc.runs.files import (
     write_json,
 )
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
+from posenc.runs.loss_arrays import read_blocks, read_positions
 from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
 from posenc.runs.row_types import METRICS, NGRAMS, TIMING
 from posenc.runs.saved_config import read_config
@@ -53,23 +54,22 @@ class RunDirectory:
         """Return `config_dict()` as a DictConfig, from which components are built."""
         return OmegaConf.create(self.config_dict())
 
-    def config_dict(self) -> dict[str, Any]:
+    def config_dict(self, *, verify: bool = False) -> dict[str, Any]:
         """Return the checked configuration that planning wrote; see `read_config`.
 
         Raises RunError if it is corrupt, or if the directory contains a symbolic link.
         """
-        values = read_config(self.config_file)
+        values = read_config(self.config_file, verify=verify)
         check_entries(contents(self.path))
         return values
 
     def verified_config_dict(self) -> dict[str, Any]:
         """Return `config_dict()` of a run whose results are combined with those of other runs.
 
-        Also raises RunError if the configuration has been edited (not checked for a run with custom
-        classes, which would be imported) or the directory does not have the run's name.
+        Also raises RunError if the configuration has been edited or the directory does not have the
+        run's name.
         """
-        values = self.config_dict()
-        check_untrusted_identity(values)
+        values = self.config_dict(verify=True)
         self.check_name(values)
         return values
 
@@ -109,9 +109,17 @@ class RunDirectory:
         """
         return read_evaluation(self.evaluation_file, run_hash)
 
-    def ngrams(self) -> list[dict[str, Any]]:
-        """Return the losses of n-gram models. Raises RunError if the file is corrupt."""
-        return read_rows(self.ngrams_file, NGRAMS)
+    def ngrams(self, run_hash: str | None = None) -> list[dict[str, Any]]:
+        """Return the losses of n-gram models. Raises RunError like `rows`."""
+        return read_rows(self.ngrams_file, NGRAMS, owner=run_hash)
+
+    def positions(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+        """Return the losses by position; `rows` are the evaluation rows. See `read_positions`."""
+        return read_positions(self.positions_file, rows)
+
+    def blocks(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+        """Return the losses by block; `rows` are the evaluation rows. See `read_blocks`."""
+        return read_blocks(self.blocks_file, rows)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the rows of the training log. Raises RunError if a row is corrupt."""
@@ -119,14 +127,25 @@ class RunDirectory:
         METRICS.check(self.metrics_file, rows)
         return rows
 
-    def check_metrics(self, status: Status, rows: Sequence[dict[str, Any]]) -> None:
-        """Raise RunError if the training log is not the one that the run had when it finished."""
-        expected = status.metrics_digest if status.state == "finished" else None
-        if expected not in (None, RowsDigest(rows).hexdigest()):
-            raise RunError(
-                f"{self.metrics_file} is not the training log of this run (it is older, edited or"
-                f" from another run); restore it, or delete {self.path} and rerun its command"
-            )
+    def check_logs(
+        self, status: Status, metrics: Sequence[dict[str, Any]], timing: Sequence[dict[str, Any]]
+    ) -> None:
+        """Raise RunError if the logs are not those that the run had when it finished.
+
+        The log of the timing may be missing.
+        """
+        if status.state != "finished":
+            return
+        retrain = f"delete {self.path} and rerun its command"
+        expected = [(self.metrics_file, metrics, status.metrics_digest, retrain)]
+        if timing:
+            expected.append((self.timing_file, timing, status.timing_digest, "delete it"))
+        for file, rows, digest, remedy in expected:
+            if digest not in (None, RowsDigest(rows).hexdigest()):
+                raise RunError(
+                    f"{file} is not the log of this run (it is older, edited or from another run);"
+                    f" restore it, or {remedy}"
+                )
 
     def trained_steps(self, planned: int) -> int:
         """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""

@@ -1,4 +1,4 @@
-"""Reads and checks `config.yaml`, the configuration that planning saved in a run's directory.
+"""Reads, checks and writes `config.yaml`, which planning saves in a run's directory.
 
 It may come from another version or another person. It is checked completely before it is used, by
 the functions that check a command line, so that other code can rely on its types.
@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from posenc.config.errors import ConfigError, RunError, one_line
-from posenc.config.identity import with_new_options
-from posenc.config.saved_yaml import load_yaml
+from posenc.config.identity import check_untrusted_identity, config_digest, with_new_options
+from posenc.config.saved_yaml import dump_yaml, load_yaml
 from posenc.config.settings import TYPES, check_settings, check_values
 from posenc.config.values import walk
-from posenc.runs.files import read_text
+from posenc.runs.files import read_text, write_atomic
 
 SAVED_TYPES = {
     **TYPES,
@@ -34,13 +34,20 @@ MAX_CONFIG_BYTES = 1_000_000
 VERSION = re.compile(r"[\w.+!-]{1,40}")
 
 
-def read_config(file: Path) -> dict[str, Any]:
+def write_config(file: Path, values: dict[str, Any]) -> None:
+    """Write the configuration of a planned run atomically, with the digest `planned.digest`."""
+    planned = {**values["planned"], "digest": config_digest(values)}
+    write_atomic(file, dump_yaml({**values, "planned": planned}))
+
+
+def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     """Return the configuration in a `config.yaml`, whose settings all have valid types.
 
     Its `modules` are empty: the command line decides which modules are trusted, not this file.
     Options that were introduced since have the defaults that preserve the old behavior. Raises
     RunError if the file is corrupt, was not written by planning, contains an alias or an
-    interpolation, or is of an earlier version.
+    interpolation, or is of an earlier version. With `verify`, also raises RunError if it has been
+    edited since; the hash of a run with custom classes, which would be imported, is not checked.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))
@@ -48,6 +55,20 @@ def read_config(file: Path) -> dict[str, Any]:
         raise RunError(f"cannot read {file} ({one_line(error)})") from None
     if not isinstance(values, dict):
         raise RunError(f"{file} is not a mapping")
+    _check_planned(file, values)
+    config = {**values, "model": with_new_options(values["model"]), "modules": []}
+    if verify:
+        check_untrusted_identity(config)
+        if values["planned"].get("digest") not in (None, config_digest(values)):
+            raise RunError(
+                f"{file} has been edited since the run was planned; undo the edit, or rerun the"
+                f" command, which writes the file again"
+            )
+    return config
+
+
+def _check_planned(file: Path, values: dict[str, Any]) -> None:
+    """Raise RunError unless `values` have the form of the configuration of a planned run."""
     for key, value in walk(values):
         if isinstance(value, str) and "${" in value:
             raise RunError(
@@ -69,4 +90,3 @@ def read_config(file: Path) -> dict[str, Any]:
         ) from None
     if not VERSION.fullmatch(values["planned"]["posenc_version"]):
         raise RunError(f"{file}: planned.posenc_version is not a version")
-    return {**values, "model": with_new_options(values["model"]), "modules": []}

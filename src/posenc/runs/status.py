@@ -53,8 +53,8 @@ class Status:
     `work_done` is the completed fraction of training and evaluation together, and `seconds` is the
     total wall time across restarts. `compile_seconds` is what torch.compile took when the run was
     last started, if the model is compiled. `resolved` holds the `ResolvedSettings` as a mapping; it
-    is empty before the first start. `metrics_digest` is the digest of the training log of a
-    finished run.
+    is empty before the first start. `metrics_digest` and `timing_digest` are the digests of the
+    logs of a finished run.
     """
 
     state: State = "pending"
@@ -70,6 +70,7 @@ class Status:
     seconds: float = 0.0
     compile_seconds: float | None = None
     metrics_digest: str | None = None
+    timing_digest: str | None = None
     resolved: dict[str, Any] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> "Status":

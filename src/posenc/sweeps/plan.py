@@ -13,8 +13,7 @@ from posenc.config.component_types import user_targets
 from posenc.config.components import check
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.identity import identity, key_without_seed, run_hash
-from posenc.config.saved_yaml import dump_yaml
+from posenc.config.identity import identity, key_without_seed, run_hash, run_name
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps
 from posenc.data.build_data import build_data
@@ -24,10 +23,11 @@ from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.files import check_entries, contents, write_atomic, write_json
+from posenc.runs.files import check_entries, contents, write_json
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.plan_file import read_plan
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.saved_config import write_config
 from posenc.runs.trusted_code import remember_targets
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
@@ -174,13 +174,14 @@ def _prepare_data(
 def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parameters: int) -> Job:
     """Name the run, and add what planning determines to `values`, its plain configuration."""
     digest = run_hash(identity(values, data.fingerprint))
-    name = f"{config.choices.encoding}-L{config.train_length}-s{values['seed']}-{digest}"
+    name = run_name(values, digest)
     planned = {
         "run": name,
         "hash": digest,
         "fingerprint": data.fingerprint,
         "lengths": evaluation_lengths(config),
         "parameters": parameters,
+        "tokenizer": data.tokenizer.file_digest,
         "posenc_version": __version__,
     }
     run = RunDirectory(Path(config.outputs_dir) / config.name / name)
@@ -265,9 +266,9 @@ def _write_run(job: Job) -> None:
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
-        config.planned.lengths = job.values["planned"]["lengths"]
+        config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
         values = OmegaConf.to_container(config)
-    write_atomic(run.config_file, dump_yaml(values))
+    write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
     if not run.status_file.exists() or (status.state == "finished" and _missing_row_keys(job)):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import figure_key
@@ -92,6 +91,7 @@ def _history_keys(pairs: Sequence[tuple[RunDirectory, DictConfig]]) -> tuple[str
     keys: dict[str, None] = {}
     for run, config in pairs:
         rows = [training_row(row) for row in run.metrics()]
-        rows += evaluation_history(run.rows(), read_arrays(run.positions_file), config)
+        results = run.rows()
+        rows += evaluation_history(results, run.positions(results), config)
         keys |= {key: None for row in rows for key in row if key not in EVALUATION_AXES}
     return tuple(keys)

@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 from posenc.config.errors import RunError
 from posenc.config.values import matches_type
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
-from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.offline_files import offline_run_files
 from posenc.tracking.wandb_config import (
@@ -118,9 +117,10 @@ class MirrorFile:
 
     def add_new_results(self, config: DictConfig) -> None:
         """Assign a step to every evaluation result that is new or has changed."""
-        arrays = read_arrays(self.directory.positions_file)
+        results = self.directory.rows()
+        arrays = self.directory.positions(results)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
-        rows = evaluation_history(self.directory.rows(), arrays, config)
+        rows = evaluation_history(results, arrays, config)
         new_entries: list[dict[str, Any]] = [
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]

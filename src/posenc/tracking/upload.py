@@ -36,7 +36,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
         if not acquired:
             return "running"
         tracker, values = find_tracker(directory), directory.verified_config_dict()
-        directory.check_metrics(directory.status(), directory.metrics())
+        directory.check_logs(directory.status(), directory.metrics(), directory.timing())
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         tracker.sync(directory, OmegaConf.create(values), offline=offline)

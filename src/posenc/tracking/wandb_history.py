@@ -8,7 +8,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from posenc.runs.evaluation_rows import largest_rows
-from posenc.runs.loss_arrays import bin_positions, positions_name
+from posenc.runs.loss_arrays import BY_POSITION, bin_positions, positions_name, sums_and_counts
 from posenc.runs.run_directory import STOPPED_EARLY
 
 MAIN_SPLIT = "validation"
@@ -96,10 +96,9 @@ def loss_by_position(
     """
     curves = []
     for row in sorted(largest_rows(rows), key=itemgetter("length")):
-        name = positions_name(row)
-        if row["protocol"] == "by_position" and f"{name}.sum" in arrays:
-            sums, counts = arrays[f"{name}.sum"], arrays[f"{name}.count"]
-            curves.append((row, bin_positions(sums, counts, train_length)))
+        stored = sums_and_counts(row, arrays, positions_name(row))
+        if row["protocol"] == BY_POSITION and stored:
+            curves.append((row, bin_positions(*stored, train_length)))
     return curves
 
 

@@ -9,7 +9,6 @@ from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
-from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_history import loss_by_position
 
@@ -24,10 +23,11 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     import wandb
     from PIL import Image
 
-    arrays = read_arrays(directory.positions_file)
+    rows = directory.rows()
+    arrays = directory.positions(rows)
     curves: Curves = {
         (row["data_name"], row["split"], row["swap"] or "", row["length"]): bins
-        for row, bins in loss_by_position(directory.rows(), arrays, config.train_length)
+        for row, bins in loss_by_position(rows, arrays, config.train_length)
         if row.get("at_tokens") is None
     }
     data: list[Any] = [[*key, *values] for key, bins in curves.items() for values in bins]

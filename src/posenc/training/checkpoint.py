@@ -27,6 +27,8 @@ CHECKPOINT_NAME = re.compile(r"(?:step|weights)-(\d+)-([0-9a-f]{16})\.ckpt")
 NUM_KEPT = 2
 RUN_HASH = "run_hash"
 """The key of a checkpoint that holds the hash of its run."""
+GLOBAL_STEP = "global_step"
+"""The key of a checkpoint under which Lightning saves the number of optimizer steps."""
 METRICS_DIGEST = "metrics_digest"
 """The key of a checkpoint that holds the digest of the training log up to its step."""
 
@@ -50,8 +52,9 @@ class Checkpoint:
 
         With `mmap`, tensors are read from disk only if they are used.
         Raises RunError if the file contains anything other than tensors and plain values, or more
-        of them than `check_checkpoint` allows, or if it was saved by another run than that with
-        `run_hash`; None skips this check.
+        of them than `check_checkpoint` allows, if it was saved after another number of steps than
+        its name says, or if it was saved by another run than that with `run_hash`; None skips this
+        check.
         """
         try:
             check_checkpoint(self.path)
@@ -62,6 +65,9 @@ class Checkpoint:
             raise self.load_error(error) from error
         if not isinstance(contents, dict) or not isinstance(contents.get("state_dict"), dict):
             raise self.load_error(KeyError("state_dict"))
+        if contents.get(GLOBAL_STEP) not in (None, self.step):
+            reason = f"it was saved after step {contents[GLOBAL_STEP]} and has been renamed"
+            raise self.load_error(ValueError(reason))
         saved_by = contents.get(RUN_HASH)  # None in older checkpoints
         if None not in (saved_by, run_hash) and saved_by != run_hash:
             reason = f"it was saved by the run with hash {saved_by}, not {run_hash}"

@@ -8,7 +8,12 @@ from posenc.data.tokenizers.byte import ByteTokenizer
 from posenc.data.tokenizers.library import load_library_tokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.data.tokenizers.tokenizer import CONFIG_NAME, Tokenizer, TokenizerTrainer
+from posenc.data.tokenizers.tokenizer import (
+    CONFIG_NAME,
+    Tokenizer,
+    TokenizerTrainer,
+    tokenizer_digest,
+)
 from posenc.data.tokenizers.word import WordTokenizer
 from posenc.runs.files import corrupt_file_error, read_mapping
 
@@ -19,11 +24,18 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 }
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer that was saved to `path`. Raises RunError if a file is corrupt.
+def load_tokenizer(path: Path, digest: str | None = None) -> Tokenizer:
+    """Return the tokenizer that was saved to `path`.
 
-    Files of earlier versions have the kind and the `state()` of the tokenizer.
+    Files of earlier versions have the kind and the `state()` of the tokenizer. Raises RunError if a
+    file is corrupt, or if the files do not have the `tokenizer_digest` of the run's tokenizer; None
+    skips this check.
     """
+    if digest not in (None, tokenizer_digest(path)):
+        raise RunError(
+            f"{path} and {CONFIG_NAME} are not the tokenizer of this run (they were edited or are"
+            f" from another run); rerun the command of the run, which writes them again"
+        )
     saved = read_mapping(path, {})
     try:
         if "state" in saved:

@@ -1,7 +1,9 @@
 """The interfaces of tokenizers and of trainers, which train a tokenizer on a corpus."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.data.corpus import Corpus, json_digest
-from posenc.runs.files import write_atomic, write_json
+from posenc.runs.files import read_mapping, write_atomic, write_json
 
 Ids = NDArray[np.uint32]
 CONFIG_NAME = "tokenizer_config.json"
@@ -73,19 +75,39 @@ class Tokenizer(ABC):
         """Return a hash of the tokenizer."""
         return json_digest([self.kind, self.state()])
 
+    @cached_property
+    def file_digest(self) -> str:
+        """The `tokenizer_digest` of the files that `save` writes."""
+        return _file_digest(json.loads(self.to_huggingface().to_str()), self._config())
+
     def save(self, path: Path) -> None:
         """Write the tokenizer.json file `path`, and `tokenizer_config.json` in the same folder.
 
         The second file has the kind and the end-of-text token, for which tokenizer.json has no
         field.
         """
-        config = {
+        write_json(path.with_name(CONFIG_NAME), self._config())
+        write_atomic(path, self.to_huggingface().to_str() + "\n")
+
+    def _config(self) -> dict[str, str]:
+        return {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "eos_token": self.eos_token,
             "posenc_kind": self.kind,
         }
-        write_json(path.with_name(CONFIG_NAME), config)
-        write_atomic(path, self.to_huggingface().to_str() + "\n")
+
+
+def tokenizer_digest(path: Path) -> str:
+    """Return a digest of the contents of the tokenizer.json file `path` and its configuration.
+
+    Unlike `Tokenizer.digest`, it does not depend on how this version of the `tokenizers` library
+    represents the tokenizer. Raises RunError if a file is corrupt.
+    """
+    return _file_digest(read_mapping(path, {}), read_mapping(path.with_name(CONFIG_NAME), {}))
+
+
+def _file_digest(tokenizer: dict[str, Any], config: dict[str, Any]) -> str:
+    return json_digest([tokenizer, config])[:16]
 
 
 class TokenizerTrainer(ABC):
