@@ -104,17 +104,17 @@ def format_setting(value: Any) -> str:
 
 
 def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]]:
-    """Return the settings of each configuration, found once for those that differ in their seed."""
+    """Return the settings of each configuration, computed once if only the seed differs."""
     names = (*LABELED_GROUPS, *LABELED_SETTINGS, "callbacks", "choices")
-    found: dict[str, tuple[Setting, ...]] = {}
+    by_key: dict[str, tuple[Setting, ...]] = {}
     keys = []
     for config in configs:
         values = [config.get(name) for name in names]
         keys.append(json.dumps([config["planned"]["fingerprint"], *values]))
-        if keys[-1] not in found:
+        if keys[-1] not in by_key:
             settings = _settings(config)
-            found[keys[-1]] = tuple(Setting(p, format_setting(v), c) for p, v, c in settings)
-    return [found[key] for key in keys]
+            by_key[keys[-1]] = tuple(Setting(p, format_setting(v), c) for p, v, c in settings)
+    return [by_key[key] for key in keys]
 
 
 def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
