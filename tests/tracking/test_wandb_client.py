@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import wandb
 
 from posenc.config.errors import RunError
 from posenc.tracking.wandb_client import WandbError, check_folder_settings, offline_run, online_run
@@ -34,12 +35,20 @@ def test_settings_of_the_current_folder_do_not_decide_where_the_key_is_sent(line
         pass
 
 
-def test_the_settings_of_wandb_init_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for server in (SERVER, "http://127.0.0.1:8"):
-        settings = f"[default]\nentity = team\nproject = p\nbase_url = {server}\n"
+def test_the_settings_of_wandb_init_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_server(url: str) -> None:
+        settings = f"[default]\nentity = team\nproject = p\nbase_url = {url}\n"
         Path("wandb/settings").write_text(settings)
         check_folder_settings()
-        monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:8")
+
+    check_server(SERVER)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:8")
+    check_server("http://127.0.0.1:8")
+    monkeypatch.delenv("WANDB_BASE_URL")
+    (tmp_path / "user" / "settings").unlink()
+    check_server(wandb.Settings().base_url)
 
 
 def test_nothing_is_written_through_a_linked_folder(tmp_path: Path, current_folder: Path) -> None:

@@ -34,8 +34,6 @@ UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up train
 # know it keep their own interval.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
 
-DEFAULT_SERVER = "https://api.wandb.ai"
-
 
 class WandbError(RunError):
     """W&B failed or cannot be reached; the files of the run are intact."""
@@ -143,8 +141,11 @@ def check_folder_settings() -> None:
     wandb reads `wandb/settings`, which may be from someone else, and would send the user's API key
     to the server that it names. `wandb init` writes a project, an entity and the user's server.
     """
+    import wandb
+
     user = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb").expanduser()
-    server = _read_settings(user / "settings").get("base_url", DEFAULT_SERVER)
+    default = wandb.Settings.model_fields["base_url"].default
+    server = _read_settings(user / "settings").get("base_url", default)
     harmless = {("base_url", os.environ.get("WANDB_BASE_URL") or server)}
     for file in (Path("wandb/settings"), Path(".wandb/settings")):
         settings = _read_settings(file).items()
