@@ -5,6 +5,7 @@ bytes for each level, but hashing, comparing or printing the outermost one takes
 with each level.
 """
 
+import errno
 import pickletools
 import zipfile
 from dataclasses import dataclass
@@ -31,12 +32,17 @@ def check_checkpoint(path: Path) -> None:
     """Raise ValueError if a file of `torch.save` has too many values or is not such a file."""
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not a zip file of torch.save")
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.filename.endswith(".pkl"):
-                if member.file_size > MAX_PICKLE_BYTES:
-                    raise ValueError(f"{member.filename} has more than {MAX_PICKLE_BYTES:,} bytes")
-                check_pickle(archive.read(member))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.filename.endswith(".pkl"):
+                    if member.file_size > MAX_PICKLE_BYTES:
+                        raise ValueError(f"{member.filename} has over {MAX_PICKLE_BYTES:,} bytes")
+                    check_pickle(archive.read(member))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise ValueError("its directory has an offset outside the file") from None
 
 
 def check_pickle(data: bytes) -> None:
