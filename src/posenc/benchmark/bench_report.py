@@ -125,8 +125,9 @@ def describe_setup(rows: Sequence[Row]) -> str:
     first, model = rows[0], rows[0]["model_config"]
     return (
         f"{first['device']}, {plural(first['threads'], 'thread')}, torch {first['torch']},"
-        f" {first['date']}: width {model['width']}, {model['layers']} layers, {model['heads']}"
-        f" heads, vocabulary {values('vocab_size')}, {values('batch_tokens')} tokens per pass,"
+        f" {first['date']}: width {model['width']}, {plural(model['layers'], 'layer')},"
+        f" {plural(model['heads'], 'head')}, vocabulary {values('vocab_size')},"
+        f" {values('batch_tokens')} tokens per pass,"
         f" {values('precision')}, {first['rounds']} rounds"
     )
 

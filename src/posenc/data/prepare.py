@@ -119,7 +119,8 @@ def _write_splits(
         tokens = _write_tokens(folder / f"{split}.bin", encoded, dtype, split, on_progress)
         if not counts["documents"]:
             raise ConfigError(f"data: the {split} split of '{corpus.name}' is empty")
-        on_progress(f"data: {split}: {tokens:,} tokens, {counts['documents']:,} documents")
+        documents = f"{counts['documents']:,} document{'s' * (counts['documents'] > 1)}"
+        on_progress(f"data: {split}: {tokens:,} tokens, {documents}")
         splits[split] = {**counts, "tokens": tokens}
     tokenizer.save(folder / "tokenizer.json")
     meta = {

@@ -5,6 +5,7 @@ import time
 import torch
 
 from posenc.attention.choice import attend, choose
+from posenc.config.errors import plural
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import random_content
 from posenc.inspect.encoding.inspected_encoding import (
@@ -23,8 +24,9 @@ def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
     encoding = inspected.encoding
     trained = sum(p.numel() for p in encoding.parameters() if p.requires_grad)
     stored = sum(tensor.numel() for tensor in (*encoding.parameters(), *encoding.buffers()))
+    layers = plural(inspected.config.model.layers, "layer")
     return [
-        PropertyValue(float(trained), f"trainable, in {inspected.config.model.layers} layers"),
+        PropertyValue(float(trained), f"trainable, in {layers}"),
         PropertyValue(float(stored - trained), "values in buffers and frozen parameters"),
     ]
 
