@@ -66,6 +66,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         progress.write(state="running", error=None, started=started)
         with stop.handling_signals():
             finished = _run(run, modules, threads, progress, stop)
+        digests = _log_digests(run) if finished else {}
     except ProcessGroupLost as error:
         progress.write(state="interrupted", error=str(error))
         return LOST
@@ -91,12 +92,16 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     if not finished:
         progress.write(state="interrupted", error=stop.reason())
         return INTERRUPTED
-    digests = {
+    progress.write(state="finished", error=None, work_done=1.0, **digests)
+    return FINISHED
+
+
+def _log_digests(run: RunDirectory) -> dict[str, str]:
+    """Return the digests in the status of a finished run. Raises RunError if a log is corrupt."""
+    return {
         "metrics_digest": RowsDigest(run.metrics()).hexdigest(),
         "timing_digest": RowsDigest(run.timing()).hexdigest(),
     }
-    progress.write(state="finished", error=None, work_done=1.0, **digests)
-    return FINISHED
 
 
 def _origin(error: Exception) -> str:
