@@ -9,9 +9,9 @@ from posenc.runs.environment import SOURCE_VARIABLE, job_environment, source_fol
 from posenc.tracking.wandb_config import git_diff, git_state
 
 
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture
@@ -43,7 +43,23 @@ def test_the_commit_and_the_changes_are_saved(repository: Path) -> None:
         ({"filter.x.clean": "touch {marker}; cat"}, "* filter=x"),
         ({"diff.external": "touch {marker}"}, ""),
         ({"diff.x.textconv": "touch {marker}; cat"}, "* diff=x"),
-        ({"remote.a.promisor": "true", "remote.a.uploadpack": "touch {marker}; false"}, ""),
+        (
+            {
+                "remote.origin.promisor": "true",
+                "remote.origin.url": ".",
+                "remote.origin.uploadpack": "touch {marker}; false",
+            },
+            "",
+        ),
+        (
+            {
+                "remote.origin.promisor": "true",
+                "remote.origin.url": "ext::touch {marker}",
+                "protocol.ext.allow": "always",
+            },
+            "",
+        ),
+        ({"include.path": "../included"}, ""),
         ({"core.sshCommand": "touch {marker}"}, ""),
         ({"core.hooksPath": "hooks"}, ""),
         ({}, ""),
@@ -53,11 +69,11 @@ def test_no_command_of_a_repository_is_run(
     repository: Path, settings: dict[str, str], attributes: str
 ) -> None:
     marker = repository.parent / "marker"
+    (repository / "included").write_text(f"[core]\nfsmonitor = touch {marker}; false\n")
     for name, value in settings.items():
         git(repository, "config", name, value.format(marker=marker))
-    git(repository, "config", "remote.a.url", str(repository.parent / "elsewhere"))
-    if "remote.a.promisor" in settings:  # git would fetch the committed file from its remote
-        blob = subprocess.check_output(["git", "rev-parse", "HEAD:file"], text=True).strip()
+    if len(settings) > 1:  # a partial clone fetches the blob of the committed file
+        blob = git(repository, "rev-parse", "HEAD:file").strip()
         (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     (repository / ".gitattributes").write_text(attributes)
     for hooks in (repository / "hooks", repository / ".git" / "hooks"):
@@ -68,6 +84,31 @@ def test_no_command_of_a_repository_is_run(
     git_state()
     git_diff()
     assert not marker.exists()
+
+
+def test_the_usual_settings_of_a_clone_do_not_prevent_it(repository: Path) -> None:
+    for name in ("remote.origin.url", "branch.main.merge", "user.email", "submodule.a.url"):
+        git(repository, "config", name, "value")
+    assert git_state()["git_dirty"] is True and "+after" in git_diff()
+
+
+def test_a_repository_whose_files_are_those_of_another_folder_is_not_read(
+    repository: Path,
+) -> None:
+    git(repository, "config", "core.worktree", str(repository.parent))
+    (repository.parent / "file").write_text("private\n")
+    assert git_state() == {} and git_diff() == ""
+
+
+def test_variables_that_git_sets_for_its_hooks_do_not_select_another_repository(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = repository.parent / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
+    assert git_state()["git_dirty"] is True and "+after" in git_diff()
 
 
 def test_jobs_read_the_state_of_the_package_that_theirs_is_a_copy_of(

@@ -15,18 +15,34 @@ from posenc.runs.environment import source_folder
 from posenc.runs.run_directory import RunDirectory
 
 MAX_ID_LENGTH = 64
-GIT = ("git", "--no-optional-locks", "-c", f"core.hooksPath={os.devnull}")
+GIT = (
+    "git",
+    "--no-optional-locks",
+    *("-c", f"core.hooksPath={os.devnull}"),
+    *("-c", "protocol.allow=never"),
+    *("-c", "safe.bareRepository=explicit"),
+)
 GIT_TIMEOUT = 5  # seconds
 SAFE_SETTINGS = re.compile(
-    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
-    r"|symlinks|autocrlf|eol|safecrlf|quotepath)"
-    r"|(advice|branch|color|gui|pull|push|user)\..*"
-    r"|gc\.auto"
-    r"|lfs\.repositoryformatversion"
-    r"|remote\..*\.(url|pushurl|fetch|tagopt|prune|gh-resolved)"
-    r"|submodule\..*\.(url|active)"
+    r"""core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|symlinks|hookspath
+        |precomposeunicode|autocrlf|eol|safecrlf|whitespace|quotepath|abbrev|compression|worktree
+        |sparsecheckout|sparsecheckoutcone|sharedrepository|longpaths|untrackedcache|commitgraph)
+    |extensions\.(?:worktreeconfig|objectformat|refstorage)
+    |remote\..+\.(?:url|pushurl|fetch|push|tagopt|prune|mirror|gh-resolved)
+    |submodule\.(?:active|.+\.(?:url|active|branch|ignore))
+    |(?:branch|user|author|committer|color|init|pull|push|fetch|commit|tag|gc|lfs|github)\..+""",
+    re.VERBOSE | re.DOTALL,
 )
-"""The settings of a repository with which git is called: common, and none can run a command."""
+"""The settings of a repository with which `git status` and `git diff` run no other program.
+
+Commands for hooks and for access to a remote may be among them, because hooks and remotes are
+turned off. git's names are in lower case, except for that of a branch, a remote or a submodule.
+"""
+KEPT_VARIABLES = ("GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES")
+"""The beginnings of git's environment variables that it is run with.
+
+Others, which git sets for its hooks, name another repository, or programs.
+"""
 MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
 FLAT_KEYS = (*TOKEN_ORDER_KEYS, "precision", "kernel")
@@ -116,7 +132,8 @@ def token_order_digest(config: DictConfig) -> str:
 def git_state() -> dict[str, Any]:
     """Return the commit of posenc's git checkout and whether it has uncommitted changes.
 
-    Returns an empty mapping if posenc does not run from a git checkout.
+    Returns an empty mapping if posenc does not run from a git checkout, or if the settings of the
+    repository could make git run another program.
     """
     folder = source_folder()  # a job's own package is in a folder that may be from someone else
     try:
@@ -131,8 +148,8 @@ def git_state() -> dict[str, Any]:
 def git_diff() -> str:
     """Return the uncommitted changes of the git repository that contains the current folder.
 
-    Returns an empty string if there is no repository, or if the changes exceed
-    MAX_DIFF_CHARACTERS.
+    Returns an empty string if there is no repository, if its settings could make git run another
+    program, or if the changes exceed MAX_DIFF_CHARACTERS.
     """
     options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
     try:
@@ -144,18 +161,31 @@ def git_diff() -> str:
 
 
 def _require_no_commands(folder: Path) -> None:
-    """Raise SubprocessError if a git repository has settings that are not known to be safe.
+    """Raise SubprocessError if a git repository, which may be from someone else, is not safe.
 
-    git would run the commands that others name, and the repository may be from someone else.
+    Its settings could name programs, which git would run, or a folder of the user as its files,
+    whose contents would be saved.
     """
-    settings = _git(folder, "config", "--list", "--show-scope", "--name-only", "--null")
-    scopes_and_names = settings.split("\0")
-    for scope, name in zip(scopes_and_names[::2], scopes_and_names[1::2], strict=False):
-        if scope in ("local", "worktree") and not SAFE_SETTINGS.fullmatch(name.lower()):
+    settings = _git(folder, "config", "--list", "--show-scope", "--name-only", "-z").split("\0")
+    for scope, name in zip(settings[::2], settings[1::2], strict=False):
+        if scope in ("local", "worktree") and not SAFE_SETTINGS.fullmatch(name):
             raise subprocess.SubprocessError(f"{name} is set")
+    if not Path(_git(folder, "rev-parse", "--show-toplevel"), ".git").exists():
+        raise subprocess.SubprocessError("core.worktree is another folder")
 
 
 def _git(folder: Path, *arguments: str) -> str:
     command = [*GIT, "-C", str(folder), *arguments]
-    output = subprocess.check_output(command, stderr=subprocess.DEVNULL, timeout=GIT_TIMEOUT)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(KEPT_VARIABLES)
+    }
+    output = subprocess.check_output(
+        command,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        timeout=GIT_TIMEOUT,
+        env={**environment, "GIT_NO_LAZY_FETCH": "1"},
+    )
     return output.decode(errors="replace").strip()
