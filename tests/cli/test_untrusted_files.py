@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from posenc.api.saved_run import run_config
 from posenc.cli import main
+from posenc.config.errors import RunError
+from posenc.inspect.inspection import InspectionResults, write_inspection
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.jobs.run_job import FAILED
@@ -186,6 +189,24 @@ def test_a_saved_configuration_cannot_trust_modules(
     assert "malicious" not in sys.modules
 
 
+@pytest.mark.parametrize("logger", [["logger=wandb"], ["logger=[wandb,csv]"]])
+def test_a_run_is_uploaded_only_to_a_project_for_which_the_user_has_trained(
+    logger: list[str], small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = small_run(*logger, "logger.mode=online", "logger.entity=lab")
+    config = run_config(run, [], str)
+    assert (config.logger.mode, config.logger.entity) == ("online", "lab")
+    assert find_tracker(run).entity == "lab"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "someone else"))
+    config = run_config(run, [], str)
+    assert (config.logger.mode, config.logger.entity) == (None, None)
+    with pytest.raises(RunError, match="set WANDB_ENTITY="):
+        find_tracker(run)
+    assert find_tracker(run, offline=True).entity == "lab"
+    monkeypatch.setenv("WANDB_ENTITY", "lab")
+    assert find_tracker(run).entity == "lab"
+
+
 def test_an_unfinished_run_cannot_be_evaluated(
     small_run: SmallRun, evaluation_error: EvaluationError
 ) -> None:
@@ -285,6 +306,34 @@ def test_nothing_is_written_through_a_symbolic_link(
     assert main([command, *words]) in (1, 2)
     assert "symbolic link" in capsys.readouterr().err
     assert target.read_text() == "mine\n"
+
+
+def test_an_inspection_is_not_written_to_a_folder_behind_a_link(tmp_path: Path) -> None:
+    """Files of an earlier inspection are removed there."""
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "mine.csv").write_text("")
+    (tmp_path / "outputs" / "scratch").mkdir(parents=True)
+    (tmp_path / "outputs" / "scratch" / "inspect").symlink_to(documents)
+    results = InspectionResults("title", "question", {}, [], [])
+    with pytest.raises(RunError, match="is a symbolic link"):
+        write_inspection(tmp_path / "outputs" / "scratch" / "inspect", results, "posenc inspect")
+    assert [file.name for file in documents.iterdir()] == ["mine.csv"]
+
+
+def test_a_command_writes_only_to_a_cache_that_has_the_corpus_of_the_run(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    run = small_run(f"cache_dir={tmp_path}/cache")
+    assert run_config(run, [], str).cache_dir == f"{tmp_path}/cache"
+    (tmp_path / "documents").mkdir()
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace(f"{tmp_path}/cache", f"{tmp_path}/documents"))
+    assert run_config(run, [], str).cache_dir == str(run.path.parents[1] / ".data")
+    fingerprint = run.config().planned.fingerprint
+    run.config_file.write_text(text.replace(f"fingerprint: {fingerprint}", "fingerprint: ../x"))
+    with pytest.raises(RunError, match="fingerprint"):
+        run.config()
 
 
 def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:

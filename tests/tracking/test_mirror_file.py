@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posenc.cli import main
+from posenc.config.errors import RunError
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
@@ -87,3 +88,10 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
     assert not MirrorFile(run).is_complete
     mirror_file.record_complete(offline=False)
     assert MirrorFile(run).is_complete
+
+
+@pytest.mark.parametrize("id", ["../../other", "*", 5, "a" * 129])
+def test_a_file_with_an_id_that_w_and_b_does_not_have_is_corrupt(run, id: object) -> None:
+    (run.path / "mirror.json").write_text(json.dumps({"identity": {"id": id}}))
+    with pytest.raises(RunError, match=r"mirror\.json is corrupt"):
+        MirrorFile(run)

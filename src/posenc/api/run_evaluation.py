@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,8 +59,6 @@ def build_evaluation(
     if "tasks" in config.evaluation.get("protocols", []) and not user_keys & protocol_keys:
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
-    if not Path(config.cache_dir).is_dir():  # the run comes from another machine or was moved
-        config.cache_dir = str(run.path.resolve().parents[1] / ".data")
     check_settings(config)
     encoding = build_encoding(config, list(config.modules))
     swapped = validate_evaluation(config, encoding)

@@ -13,6 +13,7 @@ from posenc.data.dataset import Dataset
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_remembered
+from posenc.tracking.build_tracker import forget_unknown_destination
 
 
 def run_config(
@@ -24,13 +25,18 @@ def run_config(
     importing a module runs its code. A module is added if the user has trained with everything in
     it that the configuration names. Raises ConfigError if the run's encoding needs another module
     that exists in the current folder; `trust_hint` returns the command or call that trusts a list
-    of modules.
+    of modules. For the same reason, the run is uploaded only to a W&B project for which the user
+    has trained on this machine, and `cache_dir` is used only if it has the run's corpus.
     """
     values = run.config_dict()
     unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}
     needed = trusted_modules(values)  # `modules` of a saved configuration are empty
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
+    forget_unknown_destination(config)
+    if not (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file():
+        # The run was moved, or names a folder of the user, to which the command would write.
+        config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
         if not any(Path(path).is_file() for path in (f"{module}.py", f"{module}/__init__.py")):

@@ -17,7 +17,7 @@ from posenc.config.errors import plural
 from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import write_atomic, write_json
+from posenc.runs.files import check_entries, write_atomic, write_json
 
 NOTE = (
     "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
@@ -39,8 +39,9 @@ def write_benchmark(
 
     `about` has the experiment's `title` and optionally its `question`, `interpretation`,
     `limitations`, and the `source` of published costs. The contents of all files are created before
-    any file is written.
+    any file is written. Raises RunError if the folder is a symbolic link.
     """
+    check_entries([folder])
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
     files: dict[str, str | bytes] = {
         "bench.md": _markdown(rows, command, about),

@@ -13,7 +13,7 @@ from rich.text import Text
 from posenc.report.page import Block, Bullets, Commands, Links, Page, Section
 from posenc.report.table import Column, Table, Value
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import write_atomic
+from posenc.runs.files import check_entries, write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
 
@@ -104,8 +104,9 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
     All content is rendered before the first file is written. Files of an earlier inspection that
-    this one does not write are removed.
+    this one does not write are removed. Raises RunError if the folder is a symbolic link.
     """
+    check_entries([folder])
     files: dict[str, str | bytes] = {}
     for output in [*results.tables, *results.figures]:
         files |= output.files()

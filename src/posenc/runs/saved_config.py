@@ -31,7 +31,8 @@ SAVED_TYPES = {
 MAX_CONFIG_BYTES = 1_000_000
 """The maximum size of a `config.yaml`; those of the shipped experiments are about 6 kB."""
 
-VERSION = re.compile(r"[\w.+!-]{1,40}")
+PATTERNS = {"posenc_version": r"[\w.+!-]{1,40}", "fingerprint": "[0-9a-f]{1,64}"}
+"""The form of settings in `planned` that are parts of paths or are printed."""
 
 
 def write_config(file: Path, values: dict[str, Any]) -> None:
@@ -88,5 +89,6 @@ def _check_planned(file: Path, values: dict[str, Any]) -> None:
             f"{file} is not the configuration of a planned run ({error}); restore it, or delete"
             f" {file.parent} and rerun its command"
         ) from None
-    if not VERSION.fullmatch(values["planned"]["posenc_version"]):
-        raise RunError(f"{file}: planned.posenc_version is not a version")
+    for key, pattern in PATTERNS.items():
+        if not re.fullmatch(pattern, values["planned"][key]):
+            raise RunError(f"{file}: planned.{key} is not a {key.removeprefix('posenc_')}")

@@ -1,7 +1,8 @@
-"""Remembers the classes and functions that the user has trained with, for later commands.
+"""Remembers the classes, functions and W&B projects that the user has trained with.
 
 A run directory may come from someone else, so its configuration cannot decide which code is run. A
 class that the user has already trained with on this machine, from the same file, can be imported.
+Nor can it decide where results are uploaded to.
 """
 
 import os
@@ -16,9 +17,13 @@ from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 
-def remember_targets(targets: Iterable[str]) -> None:
-    """Record classes and functions that the user trains with, if the record can be written."""
+def remember(targets: Iterable[str], destinations: Iterable[str] = ()) -> None:
+    """Record classes and functions that the user trains with, and where runs are uploaded to.
+
+    Does nothing if the record cannot be written.
+    """
     entries = {entry for target in targets if (entry := _entry(target)) is not None}
+    entries |= {_destination_entry(destination) for destination in destinations}
     record = _record()
     if record is None or entries <= _remembered(record):
         return
@@ -30,6 +35,12 @@ def is_remembered(target: str) -> bool:
     """Whether the user has trained with this class or function of the file that it is now in."""
     record = _record()
     return record is not None and _entry(target) in _remembered(record)
+
+
+def is_known_destination(destination: str) -> bool:
+    """Whether the user has trained runs that are uploaded there."""
+    record = _record()
+    return record is not None and _destination_entry(destination) in _remembered(record)
 
 
 def _record() -> Path | None:
@@ -48,6 +59,10 @@ def _remembered(record: Path) -> set[str]:
     except RunError:
         return set()
     return set(entries) if matches_type(entries, list[str]) else set()
+
+
+def _destination_entry(destination: str) -> str:
+    return f"upload to {destination}"
 
 
 def _entry(target: str) -> str | None:

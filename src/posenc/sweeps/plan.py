@@ -28,9 +28,10 @@ from posenc.runs.lock import is_locked, lock
 from posenc.runs.plan_file import read_plan
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.saved_config import write_config
-from posenc.runs.trusted_code import remember_targets
+from posenc.runs.trusted_code import remember
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.reuse import copy_run, finished_run
+from posenc.tracking.build_tracker import wandb_destination
 from posenc.training.checkpoint import list_checkpoints, list_weights
 
 PLAN_KEYS = ("premises", "claims", "published")
@@ -39,6 +40,7 @@ PLAN_KEYS = ("premises", "claims", "published")
 UPDATED_ON_RESUME = (
     "name",
     "choices",
+    "cache_dir",
     "evaluation",
     "kernel",
     "logger",
@@ -107,7 +109,7 @@ def plan(
             copy_run(source, job.run)
         _write_run(job)
     _write_plan(unique_jobs, shared, command)
-    remember_targets(_user_code(configs))
+    _remember(configs)
     return [_planned_run(job.run, job.config) for job in unique_jobs]
 
 
@@ -121,11 +123,13 @@ def _planned_run(run: RunDirectory, config: DictConfig) -> PlannedRun:
     return PlannedRun(run, tuple(config.modules), config.devices, config.trainer.accelerator)
 
 
-def _user_code(configs: Mapping[str, DictConfig]) -> set[str]:
-    """Return the classes and functions outside posenc that the jobs train with."""
+def _remember(configs: Mapping[str, DictConfig]) -> None:
+    """Record the classes outside posenc that the jobs train with, and where they are uploaded."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
-    return {target for job in values for target in user_targets(job)}
+    loggers = {str(config.logger): config.logger for config in configs.values()}
+    destinations = filter(None, map(wandb_destination, loggers.values()))
+    remember({target for job in values for target in user_targets(job)}, destinations)
 
 
 def _validate_all(configs: Mapping[str, DictConfig], *, local: bool) -> dict[str, Encoding]:

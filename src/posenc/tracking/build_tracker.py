@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import is_known_destination
 from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -46,11 +47,37 @@ def build_tracker(config: DictConfig) -> Tracker:
 
 def wandb_tracker(node: DictConfig) -> WandbTracker | None:
     """Return the W&B tracker in a node of the config group `logger`; None if it has none."""
-    target = f"{WandbTracker.__module__}.{WandbTracker.__qualname__}"
-    for name, tracker in tracker_nodes(node).items():
-        if tracker.get("_target_") == target:
-            return build(tracker, name=name)
+    return next((build(node, name=name) for name, node in _wandb_nodes(node)), None)
+
+
+def wandb_destination(node: DictConfig) -> str | None:
+    """Return the mode and the project of the W&B tracker in a node of the config group `logger`.
+
+    Returns None if there is none, or if it says neither to go online nor whose project it is.
+    """
+    for _, tracker in _wandb_nodes(node):
+        mode, entity = tracker.get("mode"), tracker.get("entity")
+        if mode == "online" or entity is not None:
+            return f"{mode} {entity}/{tracker.get('project')}"
     return None
+
+
+def forget_unknown_destination(config: DictConfig) -> None:
+    """Let a saved run, which may be from someone else, not decide whether and where it is uploaded.
+
+    Unless the user has trained with the same mode and project of W&B, the mode is that of
+    WANDB_MODE, by default offline, and the entity that of the account.
+    """
+    destination = wandb_destination(config.logger)
+    if destination is not None and not is_known_destination(destination):
+        for key, _ in _wandb_nodes(config.logger):
+            OmegaConf.update(config, key, {"mode": None, "entity": None})
+
+
+def _wandb_nodes(node: DictConfig) -> list[tuple[str, DictConfig]]:
+    """Return the keys and the nodes of the W&B trackers in a node of the config group `logger`."""
+    target = f"{WandbTracker.__module__}.{WandbTracker.__qualname__}"
+    return [(key, t) for key, t in tracker_nodes(node).items() if t.get("_target_") == target]
 
 
 def tracker_nodes(node: DictConfig) -> dict[str, DictConfig]:

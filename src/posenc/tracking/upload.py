@@ -1,17 +1,19 @@
 """`posenc sync`: uploads runs and the figures of the report to W&B, or rewrites offline files."""
 
 import hashlib
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from omegaconf import OmegaConf
 
-from posenc.config.errors import PosencError
+from posenc.config.errors import PosencError, RunError
 from posenc.runs.files import check_entries
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
-from posenc.tracking.build_tracker import wandb_tracker
+from posenc.runs.trusted_code import is_known_destination
+from posenc.tracking.build_tracker import wandb_destination, wandb_tracker
 from posenc.tracking.mirror import permanent_rows
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
@@ -35,7 +37,8 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
-        tracker, values = find_tracker(directory), directory.verified_config_dict()
+        tracker = find_tracker(directory, offline=offline)
+        values = directory.verified_config_dict()
         directory.check_logs(directory.status(), directory.metrics(), directory.timing())
         if offline and MirrorFile(directory).is_complete:
             return "complete"
@@ -87,9 +90,21 @@ def experiment_project(folder: Path) -> tuple[str | None, str]:
     return tracker.entity, tracker.project
 
 
-def find_tracker(directory: RunDirectory) -> WandbTracker:
+def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTracker:
     """Return the run's W&B tracker, or the default one if the run used another logger.
 
-    Raises RunError or ConfigError if the run's configuration is corrupt.
+    Raises RunError or ConfigError if the run's configuration is corrupt. Unless `offline`, also
+    raises RunError if the run, which may be from someone else, belongs to a W&B entity for which
+    the user has not trained on this machine.
     """
-    return wandb_tracker(directory.config().logger) or WandbTracker()
+    logger = directory.config().logger
+    tracker, destination = wandb_tracker(logger) or WandbTracker(), wandb_destination(logger)
+    is_account = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
+    if offline or is_account:
+        return tracker
+    if destination is None or not is_known_destination(destination):
+        raise RunError(
+            f"the run belongs to the W&B entity {tracker.entity}, for which you have not trained on"
+            f" this machine; to upload it there, set WANDB_ENTITY={tracker.entity!r}"
+        )
+    return tracker
