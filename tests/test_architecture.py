@@ -93,6 +93,14 @@ def test_only_the_checked_builder_instantiates_configurations() -> None:
     assert importing == ["config/components.py"]
 
 
+def test_every_console_replaces_control_characters() -> None:
+    """`config/console.py` does; rich's own console lets text from a run control the terminal."""
+    for file in FILES:
+        text = file.read_text()
+        is_made = re.search(r"\bConsole\(", text) and file.name != "console.py"
+        assert not is_made or "from posenc.config.console import Console" in text, file
+
+
 def test_the_architecture_page_names_existing_files_and_functions() -> None:
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     for file in re.findall(r"`(\w+/[\w/]+\.py)`", page):

@@ -48,6 +48,10 @@ def test_experiments_and_run_directories_are_completed(
     run.mkdir(parents=True)
     (run / "config.yaml").touch()
     (run.parent / "plan.json").touch()
+    unsafe = tmp_path / "outputs" / "mine;touch x" / "$(touch x)"
+    unsafe.mkdir(parents=True)
+    for file in (unsafe / "config.yaml", unsafe.parent / "plan.json"):
+        file.touch()
     monkeypatch.chdir(tmp_path)
     expected = f"run=outputs/mine/{run.name}"
     assert completions("posenc evaluate run=") == completions("posenc clean run=out") == [expected]

@@ -40,6 +40,7 @@ SmallRun = Callable[..., RunDirectory]
         '{"resolved": {"threads": "1"}}',
         '{"resolved": {"threads": 100000}}',
         '{"resolved": {"device": "tpu"}}',
+        '{"resolved": {"code": "../.."}}',
         '{"updated": 1e308}',
         '{"started": -1}',
     ],

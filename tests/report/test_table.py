@@ -52,6 +52,16 @@ def test_markdown_aligns_columns_and_marks_the_best_in_bold() -> None:
     assert lines[-1] == TABLE.notes[0]
 
 
+def test_markdown_has_no_html_links_or_line_breaks_of_a_cell() -> None:
+    text = "<img src=x>\n\n# [a](javascript:b)\n[c]: d"
+    table = Table(text, [Column(text)], [[Cell(text, details=[text])]], [text])
+    escaped = r"\<img src=x>  # [a]\(javascript:b) [c]\: d"
+    markdown = table.to_markdown()
+    assert markdown.count(escaped) == 5
+    assert not re.search(r"(?<!\\)<(?!br>)", markdown)
+    assert [line for line in markdown.split("\n") if line.startswith(("#", "[c]"))] == []
+
+
 def test_latex_is_balanced_and_escaped() -> None:
     text = TABLE.to_latex()
     assert "alibi & 3 & 35.31 & \\textbf{34.6 ppl} \\\\" in text

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.runs.files import read_jsonl
 from posenc.runs.lock import lock

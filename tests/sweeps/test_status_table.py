@@ -61,6 +61,39 @@ def test_every_state_is_shown(folder: Path) -> None:
     assert rows["busy"] == ["running", "evaluation", "75%", "20.1k", "1:40", "0:00", "ago"]
 
 
+def test_files_of_a_run_do_not_control_the_terminal(
+    fake_run: FakeRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "[link=https://a.b]x[/link]\x1b]0;title\x07\x9b2J\rfinished"
+    run = fake_run("a\x1b[2J[x]", state="failed", error=text)
+    folder = run.path.parent
+    run.config_file.write_text("")
+    for command in ("status", "sync", "report"):
+        main([command, folder.name, f"outputs_dir={folder.parent}"])
+    assert main(["clean", f"run='{run.path}'"]) == 1
+    printed = "".join(capsys.readouterr())
+    assert "[link=https://a.b]x[/link] ]0;title" in printed
+    assert "a\N{REPLACEMENT CHARACTER}[2J[x]" in printed
+    assert not set("\x1b\x07\x9b\r") & set(printed)
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("posenc train 'a=[1,2]'; rm x", "posenc train 'a=[1,2];' rm x"),
+        ("posenc train\nrm x", "posenc train rm x"),
+        ("posenc $(rm x)", "posenc '$(rm' 'x)'"),
+        ("rm x", None),
+    ],
+)
+def test_a_command_of_a_plan_runs_nothing_else_when_it_is_copied(
+    fake_run: FakeRun, command: str, shown: str | None
+) -> None:
+    run = fake_run("a", state="interrupted")
+    write_json(run.path.parent / "plan.json", {"command": command, "runs": ["a"]})
+    assert status_json([run])[0]["command"] == shown
+
+
 def test_errors_and_the_command_to_finish_are_below_the_table(folder: Path) -> None:
     table = printed_table(folder)
     assert "broken failed: RunError: no [loss]" in table

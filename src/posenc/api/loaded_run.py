@@ -8,13 +8,13 @@ from os import PathLike, fspath
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from torch import Tensor
 
 from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config, run_tokenizer
 from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.identity import check_identity

@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
-from rich.console import Console
-
 from posenc.api.loaded_run import LoadedRun, override_list
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
+from posenc.config.console import Console
 from posenc.config.errors import RunError
 from posenc.config.yaml_files import check_config_dir
 from posenc.runs.status import Status

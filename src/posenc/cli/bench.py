@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from posenc.benchmark.bench_report import print_benchmark, write_benchmark
 from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
@@ -17,6 +16,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs, require_single_values
 from posenc.config import components
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key
 from posenc.config.paths import options

@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 from typing import get_args
 
-from rich.console import Console
-
 from posenc.cli.arguments import FOLDER_KEYS, Arguments
 from posenc.cli.targets import experiment_folder
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
 from posenc.runs.run_directory import (

@@ -61,6 +61,7 @@ OTHER_KEYS = {
     "tune": ("trials",),
 }
 """Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
+SAFE_NAME = re.compile(r"[\w./+-]+")
 FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")
 
 
@@ -112,12 +113,17 @@ def _folders(command: str) -> list[str]:
 
 
 def _values(key: str) -> list[str]:
-    """Return the options of a config group, the experiments or the run directories."""
+    """Return the options of a config group, the experiments or the run directories.
+
+    Names that posenc does not give to its folders are left out: the shell would run a command in
+    them.
+    """
+    names = list(options(key))
     if key == "name":
-        return [file.parent.name for file in OUTPUTS.glob("*/plan.json")]
+        names = [file.parent.name for file in OUTPUTS.glob("*/plan.json")]
     if key == "run":
-        return [str(file.parent) for file in OUTPUTS.glob("*/*/config.yaml")]
-    return list(options(key))
+        names = [str(file.parent) for file in OUTPUTS.glob("*/*/config.yaml")]
+    return [name for name in names if SAFE_NAME.fullmatch(name)]
 
 
 def _keys(command: str) -> list[str]:

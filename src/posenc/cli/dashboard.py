@@ -1,9 +1,8 @@
 """`posenc dashboard`: create or update an experiment's W&B workspace and report."""
 
-from rich.console import Console
-
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
+from posenc.config.console import Console
 from posenc.config.extras import import_extra
 
 
@@ -18,7 +17,7 @@ def run(arguments: Arguments) -> int:
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
     for name, reason in experiment.corrupt.items():
-        console.print(f"{name} is left out: {reason}", markup=False)
+        console.print(f"{name} is left out: {reason}")
     keys = read_logged_keys(folder, experiment.corrupt)
     spec_only = "--spec" in arguments.flags
     entity, project = experiment_project(folder)

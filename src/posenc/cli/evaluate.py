@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from posenc.api.run_evaluation import Evaluation, Row, build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config
@@ -11,6 +10,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
 from posenc.cli.targets import command_with_modules, print_configs
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved

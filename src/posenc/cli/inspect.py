@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from posenc.benchmark.variants import variant_labels
 from posenc.cli.arguments import CFG, Arguments
@@ -13,6 +12,7 @@ from posenc.cli.run_selection import select_one_run
 from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key, root_key

@@ -2,13 +2,13 @@
 
 import torch
 from omegaconf import DictConfig
-from rich.console import Console
 from torch import Tensor
 
 from posenc.api.saved_run import run_config, training_data
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import check_settings

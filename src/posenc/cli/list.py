@@ -1,7 +1,7 @@
 """`posenc list`: print every config group and its options with their descriptions."""
 
 from posenc.cli.arguments import Arguments
-from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean, printable
 from posenc.config.paths import groups, options
 
 
@@ -15,5 +15,5 @@ def run(arguments: Arguments) -> int:
     for group in selected:
         print(group)
         for name, description in options(group, arguments.config_dirs).items():
-            print(f"  {name:22} {description}")
+            print(printable(f"  {name:22} {description}"))
     return 0

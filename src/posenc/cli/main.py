@@ -15,6 +15,7 @@ from posenc.config.errors import (
     describe_path_error,
     did_you_mean,
     is_path_error,
+    printable,
 )
 from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(command: str, message: str, exit_code: int) -> int:
-    print(abbreviate(f"posenc {command}: {message}"), file=sys.stderr)
+    print(abbreviate(printable(f"posenc {command}: {message}")), file=sys.stderr)
     return exit_code
 
 

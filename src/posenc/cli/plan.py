@@ -3,7 +3,6 @@
 import json
 
 import torch
-from rich.console import Console
 
 from posenc.benchmark.estimate import estimate_runs
 from posenc.benchmark.estimate_tables import as_json, print_estimates
@@ -12,6 +11,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.components import build
 from posenc.config.compose import Composer, compose
+from posenc.config.console import Console
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_sweep_jobs

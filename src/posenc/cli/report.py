@@ -1,9 +1,8 @@
 """`posenc report`: print and write the results of an experiment."""
 
-from rich.console import Console
-
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
+from posenc.config.console import Console
 from posenc.report.write_report import write_report
 
 

@@ -2,13 +2,12 @@
 
 import shlex
 
-from rich.console import Console
-
 from posenc.api.longrope_search import FactorSearch, search_factors
 from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import SPLITS, check_settings

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console
 from rich.live import Live
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import all_runs, may_continue, status_json, status_table

@@ -1,9 +1,8 @@
 """`posenc sync`: upload the runs of an experiment to W&B, or rewrite their offline files."""
 
-from rich.console import Console
-
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError, PosencError, RunError
 from posenc.runs.run_directory import list_runs
 
@@ -27,7 +26,7 @@ def run(arguments: Arguments) -> int:
             ) from None
         except PosencError as error:
             skipped += 1
-            console.print(f"{directory.name}: skipped: {error}", markup=False)
+            console.print(f"{directory.name}: skipped: {error}")
     if not offline and upload_figures(folder):
         console.print("figures of the report: uploaded")
     if skipped:

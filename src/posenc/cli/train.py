@@ -5,11 +5,10 @@ The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`
 
 from pathlib import Path
 
-from rich.console import Console
-
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
+from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
 from posenc.runs.status import Status
@@ -35,7 +34,7 @@ def _summarize(
     """Print the skipped runs and the next command; return 0 if every run has finished, else 1."""
     for name, status in after.items():
         if status.state == "failed" and status == before[name]:
-            console.print(f"skipped {name}, which failed: {status.error}", markup=False)
+            console.print(f"skipped {name}, which failed: {status.error}")
             console.print("add retry=true to rerun it")
     if any(status.state != "finished" for status in after.values()):
         return 1

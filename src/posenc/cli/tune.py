@@ -3,12 +3,11 @@
 import shlex
 from pathlib import Path
 
-from rich.console import Console
-
 from posenc.api.tuning import Search, Trial, tune
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import override_key

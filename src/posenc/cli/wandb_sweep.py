@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer, compose
+from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key

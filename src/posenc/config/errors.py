@@ -49,6 +49,18 @@ def _without_middle(text: str, kept: int) -> str:
     return f"{text[:kept]} ... ({len(text):,} characters) ... {text[-kept:]}"
 
 
+_CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
+_REPLACEMENTS = dict.fromkeys(_CONTROL_CODES, "\N{REPLACEMENT CHARACTER}")
+
+
+def printable(text: str) -> str:
+    """Return text with control characters other than tabs and line breaks replaced.
+
+    Text from files of a run could otherwise control the terminal.
+    """
+    return text.translate(_REPLACEMENTS)
+
+
 def one_line(value: object) -> str:
     """Return `value` as a string without line breaks."""
     return " ".join(str(value).split())

@@ -14,7 +14,7 @@ EXCLUDED = ("conf", "__pycache__")
 
 def code_digest() -> str:
     """Return 12 hexadecimal digits that identify the package's files."""
-    return _digest(PACKAGE, EXCLUDED)
+    return _digest(PACKAGE, EXCLUDED)[:12]
 
 
 def _digest(package: Path, excluded: Collection[str] = ()) -> str:
@@ -24,7 +24,7 @@ def _digest(package: Path, excluded: Collection[str] = ()) -> str:
         if not set(excluded) & set(name.parts):
             digest.update(f"{name.as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:12]
+    return digest.hexdigest()
 
 
 def freeze_code(folder: Path) -> Path:
@@ -39,7 +39,7 @@ def freeze_code(folder: Path) -> Path:
     try:
         if target.is_symlink():
             target.unlink()
-        if target.is_dir() and not _is_copy(target, digest):
+        if target.is_dir() and not _is_copy(target):
             shutil.rmtree(target)
         if not target.is_dir():
             _copy_package(target)
@@ -49,15 +49,15 @@ def freeze_code(folder: Path) -> Path:
     return target
 
 
-def _is_copy(folder: Path, digest: str) -> bool:
-    """Whether a folder has the files of the package with this digest, and nothing else.
+def _is_copy(folder: Path) -> bool:
+    """Whether a folder has the files of the package, and nothing else.
 
     Symbolic links are rejected, because a link to a folder can shadow a module of the same name.
     """
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):
         return False
-    return _digest(folder / "posenc") == digest
+    return _digest(folder / "posenc") == _digest(PACKAGE, EXCLUDED)
 
 
 def _copy_package(target: Path) -> None:

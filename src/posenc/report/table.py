@@ -222,8 +222,11 @@ def records_csv(records: Sequence[Mapping[str, object]]) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Escape the characters that Markdown would read as cell borders, emphasis or HTML."""
-    return re.sub(r"([|*<\\])", r"\\\1", text)
+    """Escape the characters that Markdown would read as cell borders, emphasis, HTML or links.
+
+    A line break would end a cell.
+    """
+    return re.sub(r"([|*<\\]|(?<=\])[(:])", r"\\\1", text.replace("\n", " "))
 
 
 def escape_latex(text: str) -> str:

@@ -59,7 +59,7 @@ def _print_main_results(console: Console, results: Results) -> None:
     for line in results.missing[:1]:
         console.print(f"{line} posenc status {experiment_arguments(folder)}", soft_wrap=True)
     for name, reason in results.experiment.corrupt.items():
-        console.print(f"{name}: {reason}", soft_wrap=True, markup=False, highlight=False)
+        console.print(f"{name}: {reason}", soft_wrap=True, highlight=False)
     console.print(Text(NOTE, "dim"))
 
 

@@ -1,5 +1,6 @@
 """`status.json`: the state of a run, and the progress of a running job."""
 
+import re
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -115,6 +116,8 @@ def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:
     wrong = [key for key in known if not matches_type(resolved[key], RESOLVED_TYPES[key])]
     if "threads" in resolved and not wrong and not 1 <= resolved["threads"] <= MAX_THREADS:
         wrong = [f"threads (not from 1 to {MAX_THREADS})"]
+    if "code" in resolved and not wrong and not re.fullmatch(r"[\w-]*", resolved["code"]):
+        wrong = ["code (not a digest)"]
     if wrong:
         raise corrupt_file_error(path, f"wrong type or value in resolved: {', '.join(wrong)}")
 

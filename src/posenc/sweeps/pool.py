@@ -6,8 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import closing
 
-from rich.console import Console
-
+from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
 from posenc.jobs.frozen_code import freeze_code

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-
+from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.config.extras import import_extra
 from posenc.runs.status import Status

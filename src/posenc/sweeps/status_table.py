@@ -1,5 +1,6 @@
 """The table and the JSON output of `posenc status`, built from the run directories."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -119,7 +120,7 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
     plan = read_plan(runs[0].path.parent) if runs else {}
     states_by_command: dict[str, set[str]] = {}
     for run in runs:
-        command = plan["commands"].get(run.name, plan.get("command"))
+        command = _quoted(plan["commands"].get(run.name, plan.get("command")) or "")
         state = statuses[run.name].state
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
@@ -127,3 +128,12 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
         f"{command} retry=true" if "failed" in states and "retry=" not in command else command
         for command, states in states_by_command.items()
     ]
+
+
+def _quoted(command: str) -> str | None:
+    """Return a command of posenc in a plan, quoted for a shell; None if it is another command.
+
+    The plan may be from someone else, and users copy what is printed.
+    """
+    words = shlex.split(command)
+    return shlex.join(words) if words[:1] == ["posenc"] else None

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.config.extras import import_extra
 from posenc.runs.status import Status
