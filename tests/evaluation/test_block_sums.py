@@ -12,10 +12,7 @@ from torch import Tensor
 
 from posenc.cli import main
 from posenc.data.dataset import TokenArray
-from posenc.evaluation.protocols.fixed_target import fixed_target
-from posenc.evaluation.protocols.last_k import last_k
-from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
-from posenc.evaluation.protocols.sliding import sliding
+from posenc.evaluation.protocols import fixed_target, last_k, nonoverlapping, sliding
 from posenc.evaluation.scoring import Measurement, measure
 from posenc.evaluation.windows import Budget, TokenWindows
 from posenc.runs.environment import job_process, rank, world_size

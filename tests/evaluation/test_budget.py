@@ -12,8 +12,7 @@ from posenc.cli import main
 from posenc.data.build_data import build_data
 from posenc.data.dataset import TokenArray
 from posenc.evaluation.evaluate import evaluate
-from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
-from posenc.evaluation.protocols.sliding import sliding
+from posenc.evaluation.protocols import nonoverlapping, sliding
 from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.evaluation.windows import Budget, TokenWindows
 from posenc.runs.evaluation_rows import largest_rows

@@ -7,10 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from posenc.cli import main
-from posenc.evaluation.protocols.fixed_target import fixed_target
-from posenc.evaluation.protocols.last_k import last_k
-from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
-from posenc.evaluation.protocols.sliding import sliding
+from posenc.evaluation.protocols import fixed_target, last_k, nonoverlapping, sliding
 from posenc.runs.run_directory import RunDirectory
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from posenc.data.dataset import TokenArray
-from posenc.evaluation.protocols.last_k import last_k
-from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
+from posenc.evaluation.protocols import last_k, nonoverlapping
 from posenc.evaluation.requests import missing_row_keys
 from posenc.evaluation.scoring import Measurement, evaluation_row
 from posenc.evaluation.windows import TokenWindows

@@ -13,8 +13,8 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers.symbols import SymbolTokenizer
-from posenc.evaluation.protocols.tasks import TaskWindows
 from posenc.evaluation.scoring import Measurement, evaluation_row, measure
+from posenc.evaluation.windows import TaskWindows
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.model.transformer import LinearHead

@@ -13,8 +13,7 @@ from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Examples, TokenArray
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.protocols import Protocol as EvaluationProtocol
-from posenc.evaluation.protocols.tasks import TaskWindows
-from posenc.evaluation.windows import Budget, TokenWindows, Windows
+from posenc.evaluation.windows import Budget, TaskWindows, TokenWindows, Windows
 from posenc.model.flops import BACKWARD_FACTOR, evaluation_flops, model_flops
 from posenc.model.transformer import Decoder
 from posenc.runs.evaluation_rows import budget_key, measurement_key

@@ -1,9 +1,8 @@
 """The evaluation protocols: the windows at each evaluation length and the targets scored in them.
 
-A protocol for text is a function `(tokens, length, ...) -> spans` in its own module, listed in
-`PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of each window, in which the
-targets from first_scored to stop - 1 are scored. Only the module `tasks` imports torch, so reports
-can list the protocols without it.
+A protocol for text is a function `(tokens, length, ...) -> spans`, listed in `PROTOCOLS`. Spans are
+int64 [n, 3]: (start, first_scored, stop) of each window, in which the targets from first_scored to
+stop - 1 are scored. The module does not import torch, so reports can list the protocols quickly.
 """
 
 from collections.abc import Callable
@@ -15,10 +14,50 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
-from posenc.evaluation.protocols.fixed_target import fixed_target
-from posenc.evaluation.protocols.last_k import last_k
-from posenc.evaluation.protocols.nonoverlapping import nonoverlapping
-from posenc.evaluation.protocols.sliding import sliding
+
+
+def nonoverlapping(tokens: int, length: int) -> NDArray[np.int64]:
+    """Return consecutive windows of `length` tokens and the shorter tail; every token is scored.
+
+    Press et al. (2022), section 2.2; equivalent to fairseq's `--context-window 0` with
+    `--sample-break-mode none`.
+    """
+    start = np.arange(0, tokens, length)
+    return np.stack([start, start, np.minimum(start + length, tokens)], axis=1)
+
+
+def sliding(tokens: int, length: int, stride: int) -> NDArray[np.int64]:
+    """Return windows that advance by `stride` tokens; the new ones are scored.
+
+    Press et al. (2022), appendix B. The targets from b * stride to (b + 1) * stride - 1 are scored
+    in one window, the first of them with length - stride + 1 tokens of context, or fewer near the
+    start of the text: fairseq's `--context-window C` with C = length - stride. All tokens whose
+    context reaches the start of the text are scored in one window. stride=1 is the paper's S = 1;
+    stride=length is nonoverlapping.
+    """
+    first = np.concatenate(([0], np.arange(length - length % stride, tokens, stride)))
+    stop = np.append(first[1:], tokens)
+    return np.stack([np.maximum(first - (length - stride), 0), first, stop], axis=1)
+
+
+def last_k(tokens: int, length: int, k: int) -> NDArray[np.int64]:
+    """Return consecutive windows whose last `k` targets are scored.
+
+    These have more than length - k tokens of context. Different lengths score different tokens, and
+    longer windows score fewer. The tail, which is shorter than a window, is left out.
+    """
+    stop = np.arange(length, tokens + 1, length)
+    return np.stack([stop - length, stop - k, stop], axis=1)
+
+
+def fixed_target(tokens: int, length: int, targets: int, longest_length: int) -> NDArray[np.int64]:
+    """Return windows that end where those of `longest_length` end; their last `targets` are scored.
+
+    The scored tokens do not depend on the length, so a loss that decreases with it is due to the
+    longer context alone. Only complete windows of `longest_length` are used.
+    """
+    stop = np.arange(longest_length, tokens + 1, longest_length)
+    return np.stack([stop - length, stop - targets, stop], axis=1)
 
 
 @dataclass(frozen=True)
