@@ -109,6 +109,22 @@ def test_planning_continues_and_the_job_of_the_corrupt_run_fails(
     assert "evaluation.json" in str(run.status().error)
 
 
+@pytest.mark.slow
+def test_training_continues_without_a_run_whose_configuration_is_corrupt(
+    small_run: SmallRun, small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = small_run("encoding=alibi")
+    run.config_file.write_text("encoding: [")
+    assert main(["train", *small_job, "encoding=alibi,rope"]) == 1
+    printed = capsys.readouterr().err
+    assert f"left out {run.name}" in printed and "delete the directory" in printed
+    assert "retry=true" not in printed
+    (other,) = [path for path in run.path.parent.glob("rope-*") if path.is_dir()]
+    assert RunDirectory(other).status().state == "finished"
+    assert run.config_file.read_text() == "encoding: ["
+    assert main(["train", *small_job, "encoding=alibi"]) == 2
+
+
 def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> None:
     run = small_run()
     before = run.config_file.read_text()

@@ -87,12 +87,16 @@ def launch_training(
 ) -> tuple[dict[str, Status], dict[str, Status]]:
     """Launch the unfinished runs; return the status of every run by name, before and after.
 
-    Failed runs are skipped unless the sweep has retry=true.
+    Failed runs are skipped unless the sweep has retry=true, and runs with a `problem` always.
     """
-    before = {planned.name: planned.run.status() for planned in planned_runs}
+    before = {planned.name: planned.status() for planned in planned_runs}
     skipped_states = {"finished"} if sweep.settings.retry else {"finished", "failed"}
-    to_launch = [p for p in planned_runs if before[p.name].state not in skipped_states]
+    to_launch = [
+        planned
+        for planned in planned_runs
+        if planned.problem is None and before[planned.name].state not in skipped_states
+    ]
     if to_launch:
         finished = sum(status.state == "finished" for status in before.values())
         sweep.launcher.launch(to_launch, finished)
-    return before, {planned.name: planned.run.status() for planned in planned_runs}
+    return before, {planned.name: planned.status() for planned in planned_runs}

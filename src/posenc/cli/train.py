@@ -25,6 +25,10 @@ def run(arguments: Arguments) -> int:
     with console.status("validating configurations and preparing data") as status:
         planned_runs = plan_training(sweep, arguments.command_line(), status.update)
     before, after = launch_training(sweep, planned_runs)
+    for planned in planned_runs:
+        if planned.problem:
+            console.print(f"left out {planned.name}: {planned.problem}", soft_wrap=True)
+            del before[planned.name]
     return _summarize(before, after, sweep.folder, console)
 
 
@@ -33,7 +37,7 @@ def _summarize(
 ) -> int:
     """Print the skipped runs and the next command; return 0 if every run has finished, else 1."""
     for name, status in after.items():
-        if status.state == "failed" and status == before[name]:
+        if status.state == "failed" and status == before.get(name):
             console.print(f"skipped {name}, which failed: {status.error}")
             console.print("add retry=true to rerun it")
     if any(status.state != "finished" for status in after.values()):

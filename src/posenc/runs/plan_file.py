@@ -1,11 +1,13 @@
 """`plan.json`: the runs of an experiment, its commands, premises and claims."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posenc.config.values import is_printable
-from posenc.runs.files import check_entries, corrupt_file_error, read_mapping
+from posenc.runs.files import check_entries, corrupt_file_error, read_mapping, write_json
+from posenc.runs.lock import lock
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -45,6 +47,24 @@ def read_plan(folder: Path) -> dict[str, Any]:
         except ValueError as error:
             raise corrupt_file_error(file, f"not a command: {command!r} ({error})") from None
     return plan
+
+
+def update_plan(
+    folder: Path, values: Mapping[str, Any], command: str, names: Sequence[str]
+) -> None:
+    """Write `values` to an experiment's `plan.json`, and add runs and the command that made them.
+
+    Raises RunError if the file is corrupt.
+    """
+    with lock(folder / ".plan.lock"):
+        old = read_plan(folder)
+        plan = {
+            **values,
+            "command": command,
+            "commands": {**old["commands"], **dict.fromkeys(names, command)},
+            "runs": list(dict.fromkeys([*old["runs"], *names])),
+        }
+        write_json(folder / "plan.json", plan)
 
 
 def _is_file_name(name: str) -> bool:

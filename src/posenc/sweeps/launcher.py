@@ -13,16 +13,24 @@ from posenc.runs.status import Status
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is ready to start, with the modules and devices that its process needs."""
+    """A run that is ready to start, with the modules and devices that its process needs.
+
+    `problem` says why the run's directory cannot be used; such a run is not launched.
+    """
 
     run: RunDirectory
     modules: tuple[str, ...] = ()
     devices: int = 1
     accelerator: str = "auto"
+    problem: str | None = None
 
     @property
     def name(self) -> str:
         return self.run.name
+
+    def status(self) -> Status:
+        """Return the status of the run: failed if its directory cannot be used."""
+        return Status(state="failed", error=self.problem) if self.problem else self.run.status()
 
     @property
     def job_arguments(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Plans a sweep: all jobs are composed and validated before any directory is written."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from posenc import __version__
 from posenc.config.component_types import user_targets
 from posenc.config.components import check
 from posenc.config.compose import Composer
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError, PosencError, RunError
 from posenc.config.identity import identity, key_without_seed, run_hash, run_name
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps
@@ -23,9 +23,9 @@ from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.files import check_entries, contents, write_json
-from posenc.runs.lock import is_locked, lock
-from posenc.runs.plan_file import read_plan
+from posenc.runs.files import check_entries, contents
+from posenc.runs.lock import is_locked
+from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.saved_config import write_config
 from posenc.runs.trusted_code import remember
@@ -38,20 +38,10 @@ PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan, not to its runs."""
 
 UPDATED_ON_RESUME = (
-    "name",
-    "choices",
-    "cache_dir",
-    "evaluation",
-    "kernel",
-    "logger",
-    "profiler",
-    "about",
-    "devices",
-    "trainer",
-    "modules",
+    *("name", "choices", "about", "cache_dir", "modules"),
+    *("evaluation", "logger", "profiler", "kernel", "devices", "trainer"),
 )
 """Keys that a resumed or copied run takes from the new command."""
-
 
 TARGET = re.compile(r'"_target_": "[^"]*"')
 """A `_target_` in a configuration that is written as JSON."""
@@ -86,7 +76,8 @@ def plan(
     Before any run directory is written, raises ConfigError if a job is invalid, and RunError if the
     experiment's plan is corrupt. `command` is the command line, which `posenc status` prints.
     Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
-    If `local`, runs must fit this machine.
+    If `local`, runs must fit this machine. A run whose existing directory is corrupt is not written
+    and has a `problem`; if all are, raises the error of the first.
     """
     composed = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared = {key: composed[0][key] for key in PLAN_KEYS}
@@ -94,7 +85,8 @@ def plan(
     keys = [key_without_seed(values) for values in all_values]
     configs = {k: OmegaConf.create(v) for k, v in dict(zip(keys, all_values, strict=True)).items()}
     encodings = _validate_all(configs, local=local)
-    _check_plans(configs.values())
+    for folder in {Path(config.outputs_dir) / config.name for config in configs.values()}:
+        read_plan(folder)  # raises RunError if it is corrupt
     prepared = _prepare_data(configs, encodings, on_progress, local=local)
     all_jobs = [
         _build_job(configs[key], values, *prepared[key])
@@ -102,25 +94,39 @@ def plan(
     ]
     unique_jobs = _without_duplicates(all_jobs)
     sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}
+    problems = {
+        job.run: _directory_problem(replace(job, run=sources[job.run] or job.run))
+        for job in unique_jobs
+    }
+    if all(problems.values()):
+        raise problems[unique_jobs[0].run] or AssertionError
     for job in unique_jobs:
-        _check_directory(replace(job, run=sources[job.run] or job.run))
-    for job in unique_jobs:
+        if problems[job.run]:
+            continue
         if source := sources[job.run]:
             copy_run(source, job.run)
         _write_run(job)
-    _write_plan(unique_jobs, shared, command)
+    _update_plan(unique_jobs, shared, command)
     _remember(configs)
-    return [_planned_run(job.run, job.config) for job in unique_jobs]
+    return [_planned_run(job, problems[job.run]) for job in unique_jobs]
 
 
-def _check_plans(configs: Iterable[DictConfig]) -> None:
-    """Raise RunError if an experiment's `plan.json` is corrupt."""
-    for folder in {Path(config.outputs_dir) / config.name for config in configs}:
-        read_plan(folder)
+def _planned_run(job: Job, problem: PosencError | None) -> PlannedRun:
+    config, message = job.config, None if problem is None else str(problem)
+    modules, accelerator = tuple(config.modules), config.trainer.accelerator
+    return PlannedRun(job.run, modules, config.devices, accelerator, message)
 
 
-def _planned_run(run: RunDirectory, config: DictConfig) -> PlannedRun:
-    return PlannedRun(run, tuple(config.modules), config.devices, config.trainer.accelerator)
+def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
+    config = jobs[0].config
+    values = {
+        "name": config.name,
+        "experiment": config.choices.get("experiment"),
+        "size": config.get("size"),
+        "about": jobs[0].values["about"],
+        **shared,
+    }
+    update_plan(jobs[0].run.path.parent, values, command, [job.run.name for job in jobs])
 
 
 def _remember(configs: Mapping[str, DictConfig]) -> None:
@@ -209,6 +215,24 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
     return list(unique.values())
 
 
+def _directory_problem(job: Job) -> PosencError | None:
+    """Return why the directory of a run cannot be used, so that other runs continue without it.
+
+    Raises ConfigError if the job asks for what its training has not kept.
+    """
+    try:
+        _check_directory(job)
+    except PosencError as error:
+        return error
+    if missing := _token_counts_without_weights(job):
+        raise ConfigError(
+            f"evaluation.at_tokens={missing}: {job.run.path} was trained past these token counts"
+            f" without keeping the weights; use a different name=..., or delete the run with"
+            f" `posenc clean run={job.run.path}`"
+        )
+    return None
+
+
 def _check_directory(job: Job) -> None:
     """Raise ConfigError if the run directory exists and belongs to a different configuration.
 
@@ -232,12 +256,6 @@ def _check_directory(job: Job) -> None:
         raise ConfigError(
             f"{path} belongs to a different configuration (hash {digest}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
-        )
-    if missing := _token_counts_without_weights(job):
-        raise ConfigError(
-            f"evaluation.at_tokens={missing}: {path} was trained past these token counts without"
-            f" keeping the weights; use a different name=..., or delete the run with"
-            f" `posenc clean run={path}`"
         )
 
 
@@ -277,21 +295,3 @@ def _write_run(job: Job) -> None:
     status = run.status()
     if not run.status_file.exists() or (status.state == "finished" and _missing_row_keys(job)):
         status.replace(state="pending", work_done=0.0).write(run.status_file)
-
-
-def _write_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -> None:
-    folder, config = jobs[0].run.path.parent, jobs[0].config
-    with lock(folder / ".plan.lock"):
-        old_plan = read_plan(folder)
-        names = [job.run.name for job in jobs]
-        new_plan = {
-            "name": config.name,
-            "experiment": config.choices.get("experiment"),
-            "size": config.get("size"),
-            "command": command,
-            "commands": {**old_plan["commands"], **dict.fromkeys(names, command)},
-            "about": jobs[0].values["about"],
-            **shared,
-            "runs": list(dict.fromkeys([*old_plan["runs"], *names])),
-        }
-        write_json(folder / "plan.json", new_plan)
