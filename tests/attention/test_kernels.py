@@ -14,6 +14,7 @@ from posenc.attention import blocks, reference, toeplitz, torch_operators
 from posenc.attention.choice import get_kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.fire import Fire
 from posenc.encodings.fox import Fox
 from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.nope import NoPE
@@ -61,6 +62,10 @@ class Widened(NoPE):
         return torch.cat([q, q * cosine], dim=-1), torch.cat([k, k * cosine], dim=-1)
 
 
+class WidenedAlibi(Widened, Alibi):
+    """Has a bias, and queries and keys that are wider than the values."""
+
+
 ENCODINGS = [NoPE, Alibi, T5, Windowed, SameInEveryHead, Content, ValueBias, Widened]
 
 
@@ -80,6 +85,23 @@ def run(name: str, encoding: Encoding, length: int, dtype: torch.dtype) -> list[
     weights = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
     leaves = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
     return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("positions", ["tokens", "coordinates"])
+@pytest.mark.parametrize("make", [Alibi, Fire, SameInEveryHead, WidenedAlibi])
+def test_evaluation_in_blocks_equals_the_reference_without_a_copy_of_the_bias(
+    make: Make, positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
+    encoding, length = make(GEOMETRY), 53
+    x, q, k, v = inputs(length, torch.float32)
+    pos = torch.arange(length)
+    q, k = encoding.rotate(x, q, k, pos)
+    if positions == "coordinates":
+        pos = torch.stack([pos // 8, pos % 8], dim=-1).expand(2, -1, -1)
+    expected = reference.attend(encoding, x, q, k, v, pos)
+    torch.testing.assert_close(blocks.attend(encoding, x, q, k, v, pos), expected)
 
 
 def assert_equal_to_reference(

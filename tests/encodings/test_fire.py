@@ -9,7 +9,8 @@ from posenc.encodings.fire import Fire, scalar_mlp
 
 
 def explicit(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
-    return v @ (w[:, None] * x + a[:, None]).relu() + b[:, None]
+    hidden = (w * x[..., None] + a).relu()
+    return (hidden @ v.T + b).movedim(-1, 0)
 
 
 def random_mlp(units: int, dtype: torch.dtype) -> list[Tensor]:
@@ -24,18 +25,25 @@ def random_mlp(units: int, dtype: torch.dtype) -> list[Tensor]:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 5e-6)])
 @pytest.mark.parametrize("units", [1, 2, 32])
 @pytest.mark.parametrize(
-    ("low", "high", "size"), [(0, 1, 20_011), (0, 0, 1), (-3, 2, 7), (5, 9, 3)]
+    ("low", "high", "shape"),
+    [(0, 1, (3, 50_011)), (0, 0, (1, 1)), (-3, 2, (7, 1)), (5, 9, (1, 3))],
 )
 def test_pieces_equal_the_hidden_layer_in_outputs_and_gradients(
-    dtype: torch.dtype, tolerance: float, units: int, low: float, high: float, size: int
+    dtype: torch.dtype,
+    tolerance: float,
+    units: int,
+    low: float,
+    high: float,
+    shape: tuple[int, int],
 ) -> None:
-    generator = torch.Generator().manual_seed(size)
-    x = (low + (high - low) * torch.rand(size, generator=generator)).to(dtype).requires_grad_()
+    generator = torch.Generator().manual_seed(shape[1])
+    x = torch.rand(shape, generator=generator).sort(dim=1).values
+    x = (low + (high - low) * x).to(dtype).requires_grad_()
     inputs = [x, *random_mlp(units, dtype)]
-    weights = torch.randn(3, size, generator=generator).to(dtype)
-    expected, actual = explicit(*inputs), scalar_mlp(*inputs)
+    weights = torch.randn(3, *shape, generator=generator).to(dtype)
+    expected, actual = explicit(*(i.double() for i in inputs)), scalar_mlp(*inputs)
     scale = max(1.0, expected.abs().max().item())
-    torch.testing.assert_close(actual, expected, rtol=0, atol=tolerance * scale)
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=tolerance * scale)
     grads = [torch.autograd.grad((out * weights).sum(), inputs) for out in (actual, expected)]
     for grad, exact in zip(*grads, strict=True):
         scale = max(1.0, exact.abs().max().item())
@@ -43,7 +51,7 @@ def test_pieces_equal_the_hidden_layer_in_outputs_and_gradients(
 
 
 def test_the_operator_meets_the_requirements_of_torch_compile() -> None:
-    x = torch.linspace(0, 1, 50).requires_grad_()
+    x = torch.linspace(0, 1, 50).view(5, 10).requires_grad_()
     torch.library.opcheck(scalar_mlp, (x, *random_mlp(8, torch.float32)))
 
 

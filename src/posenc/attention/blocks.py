@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from posenc.attention import fused_sdpa
 from posenc.attention.bias_cache import cached_bias, num_encodings
 from posenc.attention.block_attention import BlockAttention
 from posenc.attention.reference import (
@@ -28,6 +29,8 @@ from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
 """The maximum number of scores in a block, unless it has the minimum number of rows."""
+EVALUATION_BUDGET = 2**24
+"""The same in evaluation, if the bias is not copied to mask it."""
 ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
@@ -50,7 +53,8 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     inputs, outputs = AttentionInputs(x, q, k, v, pos), []
     # The last block has the most keys. It is computed first, so that the others reuse its memory.
-    for rows, keys in reversed(row_blocks(encoding, q)):
+    budget = EVALUATION_BUDGET if not training and masks_only_later_keys(encoding) else BLOCK_BUDGET
+    for rows, keys in reversed(row_blocks(encoding, q, budget)):
         arguments = (encoding, inputs, rows, keys)
         if training and saved_entries > SAVED_BUDGET:
             outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False))
@@ -59,11 +63,13 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     return torch.cat(outputs[::-1], dim=2)
 
 
-def row_blocks(encoding: Encoding, q: Tensor) -> list[tuple[slice, slice]]:
+def row_blocks(
+    encoding: Encoding, q: Tensor, budget: int = BLOCK_BUDGET
+) -> list[tuple[slice, slice]]:
     """Return the query rows of each block and the keys that their scores depend on."""
     batch, heads, length, _ = q.shape
     smallest, largest = ROW_LIMITS
-    size = max(smallest, min(largest, BLOCK_BUDGET // (batch * heads * length)))
+    size = max(smallest, min(largest, budget // (batch * heads * length)))
     before = window_size(encoding, length) - 1 + encoding.content_lookback()
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
     return [(rows, slice(max(0, rows.start - before), rows.stop)) for rows in blocks]
@@ -78,13 +84,17 @@ def attend_block(
     """
     if needs_scores(encoding):
         return attend_rows(encoding, inputs, rows, keys)
+    if rows.start and not torch.is_grad_enabled() and masks_only_later_keys(encoding):
+        out = attend_without_copy(encoding, inputs, rows)
+        if out is not None:
+            return out
     q, k, v = inputs.q, inputs.k, inputs.v
     compute = partial(masked_bias, encoding, inputs, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
     queries, block_keys = q[:, :, rows], k[:, :, keys]
     index = rotation_index(encoding, inputs.pos, rows, keys)
     width = q.shape[-1] if index is None else encoding.geometry.head_width
-    values = pad(v[:, :, keys], (0, width - v.shape[-1]))
+    values = _with_width(v[:, :, keys], width)
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()
     if index is not None or sink is not None or bias.requires_grad or bias.dtype != q.dtype:
@@ -93,6 +103,36 @@ def attend_block(
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)
     return out[..., : v.shape[-1]]
+
+
+def masks_only_later_keys(encoding: Encoding) -> bool:
+    """Whether `bias` is all that changes the scores, and every earlier key is attended to."""
+    others = ("content_bias", "normalize", "value_bias", "mask", "rotation_index", "sink")
+    is_masked = encoding.window() is not None
+    return encoding.overrides("bias") and not (is_masked or any(map(encoding.overrides, others)))
+
+
+def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice) -> Tensor | None:
+    """Return the attention output of a block of rows; None if they have no bias.
+
+    Masking would copy the bias. Only keys within the block are masked, so that the outputs of these
+    and of the earlier keys are computed separately and merged.
+    """
+    x, q, k, v, pos = inputs
+    bias = score_bias(encoding, x, q, k, pos, rows, slice(0, rows.stop))
+    if bias is None:
+        return None
+    masked = ~visible_keys(encoding, rows, rows, q.device)
+    own_bias = torch.where(masked, -torch.inf, bias[..., rows])
+    values, scale = _with_width(v, q.shape[-1]), v.shape[-1] ** -0.5
+    parts = (slice(0, rows.start), bias[..., : rows.start]), (rows, own_bias)
+    (out, lse), own = (
+        fused_sdpa.forward(q[:, :, rows], k[:, :, keys], values[:, :, keys], part_bias, scale)
+        for keys, part_bias in parts
+    )
+    out = out.to(lse.dtype)
+    fused_sdpa.merge_outputs(out, lse, *own)
+    return out[..., : v.shape[-1]].to(q.dtype)
 
 
 def needs_scores(encoding: Encoding) -> bool:
@@ -108,3 +148,8 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
     if bias is None:
         bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
     return torch.where(masked, -torch.inf, bias)
+
+
+def _with_width(v: Tensor, width: int) -> Tensor:
+    """Return v with zeros appended to its channels; `pad` would copy v even if it has the width."""
+    return v if v.shape[-1] == width else pad(v, (0, width - v.shape[-1]))

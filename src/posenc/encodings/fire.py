@@ -8,13 +8,15 @@ layers (FIRE-S in the paper). The bias is [H, R, K] for distances [R, K] and que
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-CHUNK_SIZE = 2**14  # query-key pairs per chunk; their terms fit in a CPU's cache
+GROUP_SIZE = 2**18  # query-key pairs in a group of columns
 MAX_INITIAL = 1e6  # keeps the product of c and T well within the range of float32
 
 
@@ -55,8 +57,8 @@ class Fire(Encoding):
         heads = head.flatten()
         w, a = (p.to(dtype) for p in (self.first.weight.squeeze(1), self.first.bias))
         v, b = (p.to(dtype)[heads] for p in (self.second.weight, self.second.bias))
-        out = scalar_mlp(relative.reshape(-1), w, a, v, b)
-        return out.unflatten(1, relative.shape).movedim(0, -3)
+        out = scalar_mlp(relative.flatten(0, -2), w, a, v, b)
+        return out.unflatten(1, relative.shape[:-1]).movedim(0, -3)
 
     def _psi(self, x: Tensor) -> Tensor:
         return torch.log1p((self.c.to(x.dtype) * x).abs())
@@ -64,18 +66,24 @@ class Fire(Encoding):
 
 @torch.library.custom_op("posenc::scalar_mlp", mutates_args=())
 def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
-    """Return v relu(w x + a) + b [H, N] for x [N], w and a [F], v [H, F] and b [H].
+    """Return v relu(w x + a) + b [H, R, K] for x [R, K], w and a [F], v [H, F] and b [H].
 
-    The MLP is piecewise linear in x, so it is computed as c max(x, t) + s x + d with the knots t
-    that lie in the range of x. x is processed in chunks, whose terms are recomputed in the backward
-    pass. This is a custom operator because the number of knots depends on values, which
-    torch.compile and fake tensors do not support.
+    The MLP is piecewise linear in x. x is processed in groups of columns, which have similar
+    distances: most groups lie in one or two pieces. This is a custom operator because the number of
+    pieces depends on values, which torch.compile and fake tensors do not support.
     """
-    t, c, s, d = knots_and_slopes(unit_kinds(x, w, a), w, a, v, b)
-    coefficients = torch.cat([c, s[:, None], d[:, None]], dim=1)
-    out = x.new_empty(len(v), len(x))
-    for chunk in _chunks(len(x)):
-        torch.mm(coefficients, _terms(x[chunk], t), out=out[:, chunk])
+    pieces = _pieces(w, a)
+    w, a, v = w[pieces.order], a[pieces.order], v[:, pieces.order]
+    slopes, offsets = (v * w) @ pieces.active.T, (v * a) @ pieces.active.T + b[:, None]
+    jumps = v * w.abs()  # the change of the slope at each knot
+    out = x.new_empty(len(v), *x.shape)
+    for columns, first, last in _column_groups(x, pieces.knots):
+        group, inputs = out[..., columns], x[:, columns]
+        torch.mul(inputs, slopes[:, first, None, None], out=group)
+        group += offsets[:, first, None, None]
+        if first < last:
+            beyond = (inputs.flatten() - pieces.knots[first:last, None]).clamp_(min=0)
+            group += (jumps[:, first:last] @ beyond).view_as(group)
     return out
 
 
@@ -84,39 +92,36 @@ def scalar_mlp_backward(
     grad_out: Tensor, x: Tensor, w: Tensor, a: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of x, w, a, v and b."""
-    kinds = unit_kinds(x, w, a)
-    t, c, s, _ = knots_and_slopes(kinds, w, a, v, v.new_zeros(len(v)))
-    coefficients = torch.cat([c, s[:, None]], dim=1)
-    grad_coefficients = v.new_zeros(len(v), len(t) + 2)
-    grad_x, grad_t = torch.empty_like(x), torch.zeros_like(t)
-    for chunk in _chunks(len(x)):
-        grad_coefficients.addmm_(grad_out[:, chunk], _terms(x[chunk], t).T)
-        grad_terms = coefficients.T @ grad_out[:, chunk]  # of max(x, t), then of x
-        below = x[chunk] < t[:, None]
-        grad_t.add_((grad_terms[:-1] * below).sum(1))
-        grad_terms[:-1].masked_fill_(below, 0)
-        grad_x[chunk] = grad_terms.sum(0)
-    grad_c, grad_s, grad_d = grad_coefficients.split([len(t), 1, 1], dim=1)
-    # The derivatives of knots_and_slopes.
-    rising, falling, linear = kinds
-    grad_rising, grad_falling = grad_c.split([int(rising.sum()), int(falling.sum())], dim=1)
-    grad_slopes = torch.zeros_like(v)
-    grad_slopes[:, rising] = grad_rising
-    grad_slopes[:, falling] = grad_s - grad_falling
-    grad_slopes[:, linear] = grad_s
-    grad_w, grad_a = (v * grad_slopes).sum(0), torch.zeros_like(a)
-    grad_v = w * grad_slopes
-    grad_v[:, rising | linear] += grad_d * a[rising | linear]
-    grad_a[rising | linear] = (grad_d * v[:, rising | linear]).sum(0)
-    knots = torch.cat([rising.nonzero(), falling.nonzero()]).flatten()
-    grad_w.index_add_(0, knots, grad_t * a[knots] / w[knots].square())
-    grad_a.index_add_(0, knots, -grad_t / w[knots])
-    return grad_x, grad_w, grad_a, grad_v, grad_d.flatten().clone()
+    pieces = _pieces(w, a)
+    order, active = pieces.order, pieces.active
+    w, a, v = w[order], a[order], v[:, order]
+    slopes = (v * w) @ active.T
+    grad_x, grad_b = torch.empty_like(x), v.new_zeros(len(v))
+    sums, weighted_sums = torch.zeros_like(v), torch.zeros_like(v)  # over x at which a unit is > 0
+    for columns, first, last in _column_groups(x, pieces.knots):
+        grad, inputs = grad_out[..., columns].flatten(1), x[:, columns].flatten()
+        passed = (inputs > pieces.knots[first:last, None]).to(x.dtype)
+        terms = torch.cat([passed, torch.ones_like(inputs)[None]])
+        totals, weighted = grad @ terms.T, grad @ (terms * inputs).T
+        sums.addmm_(totals[:, -1:], active[first : first + 1])
+        weighted_sums.addmm_(weighted[:, -1:], active[first : first + 1])
+        sign = w[first:last].sign()  # a rising unit is > 0 beyond its knot, a falling one before it
+        sums[:, first:last] += sign * totals[:, :-1]
+        weighted_sums[:, first:last] += sign * weighted[:, :-1]
+        jumps = v[:, first:last] * w[first:last].abs()
+        by_term = torch.cat([jumps, slopes[:, first, None]], dim=1).T @ grad
+        grad_x[:, columns] = (by_term * terms).sum(0).view_as(x[:, columns])
+        grad_b += totals[:, -1]
+    grads = torch.empty_like(w), torch.empty_like(a), torch.empty_like(v)
+    grads[0][order] = (v * weighted_sums).sum(0)
+    grads[1][order] = (v * sums).sum(0)
+    grads[2][:, order] = w * weighted_sums + a * sums
+    return grad_x, *grads, grad_b
 
 
 @scalar_mlp.register_fake
 def _(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
-    return x.new_empty(v.shape[0], x.shape[0])
+    return x.new_empty(v.shape[0], *x.shape)
 
 
 @scalar_mlp_backward.register_fake
@@ -138,40 +143,43 @@ def _backward(ctx, grad_out):  # type: ignore[no-untyped-def]
 scalar_mlp.register_autograd(_backward, setup_context=_save_inputs)
 
 
-def knots_and_slopes(
-    kinds: tuple[Tensor, Tensor, Tensor], w: Tensor, a: Tensor, v: Tensor, b: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return t, c, s and d such that v relu(w x + a) + b equals c max(x, t) + s x + d.
+class Pieces(NamedTuple):
+    """The pieces of a sum of units relu(w x + a).
 
-    `kinds` is the result of `unit_kinds`. A rising unit is w max(x, t) + a, and a falling one
-    w x - w max(x, t), with t = -a / w.
+    `knots` [F] are sorted; a unit without a slope has its knot at infinity. `order` [F] are the
+    indices of their units. `active` [F + 1, F] is 1 for the units, in this order, that are > 0
+    beyond the first p knots and before the others.
     """
-    rising, falling, linear = kinds
-    slopes = v * w
-    t = -torch.cat([a[rising] / w[rising], a[falling] / w[falling]])
-    c = torch.cat([slopes[:, rising], -slopes[:, falling]], dim=1)
-    s = slopes[:, falling | linear].sum(1)
-    return t, c, s, b + v[:, rising | linear] @ a[rising | linear]
+
+    knots: Tensor
+    order: Tensor
+    active: Tensor
 
 
-def unit_kinds(x: Tensor, w: Tensor, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return masks [F] of the units relu(w x + a) that are rising, falling and linear.
+def _pieces(w: Tensor, a: Tensor) -> Pieces:
+    infinity = torch.full_like(w, torch.inf)
+    knots = torch.where(w == 0, infinity, -a / w)
+    # A falling unit is 0 at its knot, so the knot is passed there.
+    knots, order = torch.where(w < 0, knots.nextafter(-infinity), knots).sort()
+    w, a = w[order], a[order]
+    passed = torch.ones(len(w) + 1, len(w), device=w.device).tril(-1).bool()
+    active = torch.where(w > 0, passed, torch.where(w < 0, ~passed, a > 0))
+    return Pieces(knots, order, active.to(w.dtype))
 
-    Rising and falling units have their knot in the range of x. All other units are zero.
+
+def _column_groups(x: Tensor, knots: Tensor) -> Iterator[tuple[slice, int, int]]:
+    """Yield groups of columns of x [R, K], and the range of the knots among their values.
+
+    If columns are in the order of their distances, as in text, most of them have no knot among
+    their values. A group then has all consecutive columns with or without one.
     """
-    at_ends = torch.stack([w * x.min() + a, w * x.max() + a])
-    linear, zero = (at_ends >= 0).all(0), (at_ends <= 0).all(0)
-    return (w > 0) & ~(linear | zero), (w < 0) & ~(linear | zero), linear & ~zero
-
-
-def _terms(x: Tensor, t: Tensor) -> Tensor:
-    """Return the rows max(x, t), x and 1 [F + 2, N]."""
-    terms = x.new_empty(len(t) + 2, len(x))
-    torch.maximum(x, t[:, None], out=terms[:-2])
-    terms[-2], terms[-1] = x, 1
-    return terms
-
-
-def _chunks(size: int) -> Iterator[slice]:
-    for start in range(0, size, CHUNK_SIZE):
-        yield slice(start, start + CHUNK_SIZE)
+    first, last = torch.searchsorted(knots, torch.stack([x.amin(0), x.amax(0)]))
+    piece = torch.where(first == last, first, -1)
+    starts = [0, *((piece[1:] != piece[:-1]).nonzero().flatten() + 1).tolist()]
+    if len(starts) > 2 * len(knots) + 1:  # the columns have another order
+        starts = [0]
+    width = max(1, GROUP_SIZE // len(x))
+    for begin, end in pairwise([*starts, x.shape[1]]):
+        for start in range(begin, end, width):
+            columns = slice(start, min(start + width, end))
+            yield columns, int(first[columns].min()), int(last[columns].max())
