@@ -1,10 +1,12 @@
 """`posenc.results` has every evaluation row of an experiment."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import posenc
+from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.run_directory import RunDirectory
 
 
@@ -21,6 +23,22 @@ def test_every_row_of_every_run_is_in_the_frame(trained_runs: dict[str, RunDirec
         }
         assert (record["train_length"], record["seed"], record["training_tokens"]) == (24, 1, 7680)
     assert set(frame.encoding) == {"rope", "learned"}
+    assert frame.comparable.all()
+
+
+def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
+    trained_runs: dict[str, RunDirectory], tmp_path: Path
+) -> None:
+    for run in trained_runs.values():
+        shutil.copytree(run.path, tmp_path / run.name)
+    run = RunDirectory(tmp_path / trained_runs["rope"].name)
+    (row,) = run.rows()
+    smaller = {key: value for key, value in row.items() if not key.startswith("perplexity_per")}
+    smaller |= {"count": 24, "budget_tokens": 24, "sum": row["loss"] * 24}
+    merge_rows(run.evaluation_file, [smaller], run.config().planned.hash)
+    frame = posenc.results(tmp_path)
+    assert sorted(frame["count"]) == [24, row["count"], row["count"]]
+    assert (frame.comparable == (frame["count"] > 24)).all()
 
 
 def test_a_corrupt_run_is_left_out_with_a_warning(

@@ -13,14 +13,17 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
     """Return a data frame with one row for each evaluation row in an experiment's folder.
 
     The first columns describe the run: `run` (its name), `label` (its encoding and the settings in
-    which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. The others are
-    the keys of the evaluation rows, such as `protocol`, `length`, `swap`, `loss` (in nats per
-    token) and `perplexity`. Runs that cannot be read are left out with a warning. Raises
-    ConfigError if the folder has no runs, and RunError if none has been evaluated.
+    which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. `comparable`
+    is False for rows that reports leave out, because most runs of that training length used another
+    evaluation budget for this measurement and so scored other tokens. The other columns are the
+    keys of the evaluation rows, such as `protocol`, `length`, `swap`, `loss` (in nats per token)
+    and `perplexity`. Runs that cannot be read are left out with a warning. Raises ConfigError if
+    the folder has no runs, and RunError if none has been evaluated.
     """
     experiment = read_experiment(Path(folder))
     for name, reason in experiment.corrupt.items():
         warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
+    comparable = {id(row) for run in experiment.runs for row in run.comparable_rows}
     return pd.DataFrame(
         {
             "run": run.name,
@@ -29,8 +32,9 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
             "train_length": run.train_length,
             "seed": run.seed,
             "training_tokens": run.training_tokens(row),
+            "comparable": id(row) in comparable,
             **row,
         }
         for run in experiment.runs
-        for row in run.rows
+        for row in run.saved_rows
     )

@@ -35,11 +35,12 @@ SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 class Run:
     """One run: its configuration, status and results.
 
-    `rows` are its evaluation rows, one per measurement; `comparable_rows` are those of them that
-    can be compared with other runs. `positions` and `block_arrays` are the arrays of
-    loss_by_position.npz and loss_by_block.npz. All four are empty until training is done. `timing`
-    has the lines of timing.jsonl, `metrics` the last logged value of each metric, and `ngrams` the
-    losses of n-gram models of the same training tokens.
+    `saved_rows` are its evaluation rows, in the order of evaluation.json; `rows` are one of them
+    per measurement, and `comparable_rows` are those of `rows` that can be compared with other runs.
+    `positions` and `block_arrays` are the arrays of loss_by_position.npz and loss_by_block.npz. All
+    five are empty until training is done. `timing` has the lines of timing.jsonl, `metrics` the
+    last logged value of each metric, and `ngrams` the losses of n-gram models of the same training
+    tokens.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Run:
     status: Status
     rows: Sequence[Row]
     comparable_rows: Sequence[Row] = ()
+    saved_rows: Sequence[Row] = ()
     timing: Sequence[Row] = ()
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -242,6 +244,7 @@ def _read_run(directory: RunDirectory) -> Run:
         config=config,
         status=status,
         rows=rows,
+        saved_rows=rows,
         timing=timing,
         positions=directory.positions(rows) if trained else {},
         block_arrays=directory.blocks(rows) if trained else {},
