@@ -68,7 +68,11 @@ def trained(
         ("An experiment", "choices.encoding", {"alibi", "rope"}),
         ("An optimizer", "optimizer._target_", {"my_optimizer.Signum"}),
         ("A callback", "callbacks.weight_norm._target_", {"my_callback.WeightNorm"}),
-        ("Optimizers and schedules", "schedule._target_", {"torch.optim.lr_scheduler.StepLR"}),
+        (
+            "Optimizers and schedules",
+            "schedule._target_",
+            {"torch.optim.lr_scheduler.StepLR", "my_schedule.warmup_then_decay"},
+        ),
         ("Callbacks", "callbacks.weight_ema.decay", {0.999}),
     ],
     indirect=["trained"],

@@ -196,3 +196,14 @@ def test_a_callback_that_cannot_work_gives_one_message(
         config.modules = []
         validate(config)
     assert "callbacks.mine" in str(raised.value)
+
+
+def test_a_callback_that_is_not_one_of_lightning_is_refused(
+    configured: Callable[..., DictConfig],
+) -> None:
+    config = configured()
+    node = {"_target_": "torch.nn.Linear", "in_features": 1, "out_features": 1}
+    OmegaConf.update(config, "callbacks", {"mine": node}, force_add=True)
+    config.modules = ["torch"]
+    with pytest.raises(ConfigError, match=r"callbacks.mine.*Linear, but .*lightning.*Callback"):
+        build_callbacks(config)

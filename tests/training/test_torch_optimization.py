@@ -1,6 +1,7 @@
 """Optimizers and schedulers of torch, named by `_target_` and `_partial_`."""
 
 import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,13 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
+from torch.optim.lr_scheduler import (
+    ChainedScheduler,
+    ExponentialLR,
+    LinearLR,
+    LRScheduler,
+    SequentialLR,
+)
 
 from posenc.config.components import build
 from posenc.config.compose import Composer
@@ -35,6 +43,7 @@ def node(target: str, **parameters: Any) -> DictConfig:
     return OmegaConf.create({"_target_": target, "_partial_": True, **parameters})
 
 
+CHILD = {"_target_": "torch.optim.lr_scheduler.ConstantLR"}
 ONE_CYCLE = node(
     "torch.optim.lr_scheduler.OneCycleLR", max_lr=1, total_steps=30, cycle_momentum=False
 )
@@ -90,9 +99,33 @@ def test_adamw_of_torch_with_our_parameters_takes_the_same_steps_as_ours() -> No
         torch.testing.assert_close(weights[0][name], weights[1][name], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+def sequential(optimizer: torch.optim.Optimizer, warmup: int) -> LRScheduler:
+    parts: list[LRScheduler] = [
+        LinearLR(optimizer, 0.1, total_iters=warmup),
+        ExponentialLR(optimizer, 0.9),
+    ]
+    return SequentialLR(optimizer, parts, milestones=[warmup])
+
+
+def chained(optimizer: torch.optim.Optimizer, gamma: float) -> LRScheduler:
+    return ChainedScheduler([LinearLR(optimizer), ExponentialLR(optimizer, gamma)], optimizer)
+
+
+def not_a_scheduler(optimizer: torch.optim.Optimizer) -> float:
+    return 0.5
+
+
+FACTORIES = {
+    "a function that returns a SequentialLR": partial(sequential, warmup=2),
+    "a function that returns a ChainedScheduler": partial(chained, gamma=0.5),
+}
+
+
+@pytest.mark.parametrize("name", [*SCHEDULERS, *FACTORIES])
 def test_a_torch_scheduler_resumes_where_it_stopped(name: str) -> None:
-    schedule = build(node(f"torch.optim.lr_scheduler.{name}", **SCHEDULERS[name]), name="schedule")
+    schedule = FACTORIES.get(name) or build(
+        node(f"torch.optim.lr_scheduler.{name}", **SCHEDULERS[name]), name="schedule"
+    )
 
     def learning_rates(stop: int) -> list[float]:
         """The rates of 8 steps; before step `stop`, the states are saved and loaded again."""
@@ -118,6 +151,11 @@ def test_a_torch_scheduler_resumes_where_it_stopped(name: str) -> None:
     assert learning_rates(stop=3) == rates
 
 
+def test_a_function_of_the_optimizer_must_return_a_scheduler() -> None:
+    with pytest.raises(TypeError, match=r"line \d+: not_a_scheduler returned float, but must"):
+        build_scheduler(not_a_scheduler, sgd(), 8)
+
+
 def sgd() -> torch.optim.SGD:
     return torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1, momentum=0.9)
 
@@ -140,10 +178,16 @@ def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_planned(
         ("optimizer", node("torch.optim.Adam", lr="fast"), "optimizer.lr='fast'"),
         ("optimizer", node("torch.optim.SGD", lr=-1), "optimizer: Invalid learning rate"),
         ("optimizer", node("torch.optim.LBFGS"), "optimizer: LBFGS"),
+        ("optimizer", node("torch.optim.Muon"), "optimizer=muon"),
         ("optimizer", node("torch.optim.SparseAdam"), "optimizer: RuntimeError: SparseAdam"),
         ("schedule", node("torch.optim.lr_scheduler.StepLR"), "step_size missing"),
         ("schedule", ONE_CYCLE, "total_steps=30"),
         ("schedule", node("torch.optim.lr_scheduler.ReduceLROnPlateau"), "metric"),
+        (
+            "schedule",
+            node("torch.optim.lr_scheduler.SequentialLR", schedulers=[CHILD], milestones=[1]),
+            "write a function",
+        ),
         ("optimizer", node("torch.hub.load"), r"outside posenc"),
     ],
 )
@@ -156,12 +200,16 @@ def test_an_invalid_torch_component_gives_one_message(
         validate(config)
 
 
-def test_a_torch_optimizer_without_partial_is_an_error(
-    small_job: list[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("group", "target"),
+    [("optimizer", "torch.optim.Adam"), ("schedule", f"{__name__}.not_a_scheduler")],
+)
+def test_a_factory_without_partial_is_an_error(
+    small_job: list[str], tmp_path: Path, group: str, target: str
 ) -> None:
-    component = OmegaConf.create({"_target_": "torch.optim.Adam"})
-    with pytest.raises(ConfigError, match="_partial_=true"):
-        validate(job(small_job, tmp_path / "conf", optimizer=component))
+    component = OmegaConf.create({"_target_": target})
+    with pytest.raises(ConfigError, match=f"{group}._partial_=true"):
+        validate(job(small_job, tmp_path / "conf", **{group: component}))
 
 
 def test_lion_follows_the_papers_algorithm() -> None:

@@ -3,8 +3,10 @@
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from copy import deepcopy
+from functools import partial
 from inspect import Parameter
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -42,13 +44,48 @@ def build(
     """
     node = check(node, name=name, modules=modules, kwargs=kwargs)
     try:
-        return instantiate(node, *args, _convert_="all", **kwargs)
+        result = instantiate(node, *args, _convert_="all", **kwargs)
     except (Exception, SystemExit) as error:  # a constructor outside posenc may raise anything
         cause = error.__cause__ or error
         if isinstance(cause, ConfigError):
             raise cause from None
         error_type = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
         raise ConfigError(f"{name}: {error_type}{cause}") from error
+    annotation = group_type(_group(name))
+    if args and get_origin(annotation) is Callable:
+        annotation = get_args(annotation)[1]
+    _check_result(result, annotation, node, name, modules)
+    return result
+
+
+def _check_result(
+    result: Any, annotation: Any, node: DictConfig, name: str, modules: Sequence[str]
+) -> None:
+    """Raise ConfigError if a target, which may be a user's, built a value of another type."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    types = get_args(annotation) if is_union else (annotation,)
+    if any(_is_instance(result, type_) for type_ in types):
+        return
+    expected = " or ".join(
+        f"{type_.__module__}.{type_.__qualname__}" if inspect.isclass(type_) else "function"
+        for type_ in types
+    )
+    target = import_target(node, name, modules, _group(name))
+    remedy = "; remove _partial_" if isinstance(result, partial) else ""
+    raise ConfigError(
+        f"{definition_location(target)}: {name}._target_={node['_target_']} returned a"
+        f" {type(result).__name__}, but must return a {expected}{remedy}"
+    )
+
+
+def _is_instance(value: Any, type_: Any) -> bool:
+    if get_origin(type_) is Callable:
+        return callable(value)
+    return getattr(type_, "_is_protocol", False) or isinstance(value, type_)
+
+
+def _group(name: str) -> str:
+    return name if name in GROUP_TYPES else name.split(".")[0]
 
 
 def check(
@@ -76,7 +113,7 @@ def check(
     plain = OmegaConf.to_container(node, resolve=True)
     if "'_args_'" in repr(plain):
         raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
-    group = name if name in GROUP_TYPES else name.split(".")[0]
+    group = _group(name)
     check_trusted(plain, name, modules, group)
     num_args, node = NUM_POSITIONAL_ARGS.get(name, 0), deepcopy(node)
     OmegaConf.set_readonly(node, False)
@@ -97,13 +134,14 @@ def _check_node(
 
     Integers for float parameters are converted in place.
     """
-    target, partial = import_target(node, name, modules, group), bool(node.get("_partial_", False))
+    target = import_target(node, name, modules, group)
+    is_partial = bool(node.get("_partial_", False))
     path = str(node["_target_"])
-    is_library, is_factory = in_library(path, group), partial or num_args > 0
+    is_library, is_factory = in_library(path, group), is_partial or num_args > 0
     if not is_user_code(path, group):
         _check_allowed(target, path, name, annotation, group, is_factory=is_factory)
     if is_library and is_factory:  # posenc passes only the first argument
-        partial, num_args = False, 1
+        is_partial, num_args = False, 1
     values = {key: node[key] for key in node if key not in HYDRA_KEYS}
     parameters = _parameters(target)
     configurable = list(parameters)[num_args:]
@@ -122,14 +160,14 @@ def _check_node(
             if type(value) is int and parameters[key].annotation in (float, float | None):
                 node[key] = float(value)
     supplied = values.keys() | set(kwargs)
-    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    required = [
+    missing = [
         key
         for key in configurable
-        if parameters[key].default is Parameter.empty and parameters[key].kind not in variadic
+        if parameters[key].default is Parameter.empty and key not in supplied
     ]
-    missing = [key for key in required if key not in supplied]
-    if missing and not partial:
+    if missing and not is_partial:
+        if missing[0] == next(iter(parameters)) and get_origin(annotation) is Callable:
+            raise ConfigError(f"{name}: posenc passes {missing[0]}; set {name}._partial_=true")
         raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
 
 
@@ -168,7 +206,10 @@ def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
 def _check_value(key: str, value: Any, annotation: Any) -> None:
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     if any(path.split(".")[-1] == "_target_" for path, _ in walk(plain)):
-        raise ConfigError(f"{key}: a _target_ inside a list or a mapping is not supported")
+        raise ConfigError(
+            f"{key}: a _target_ inside a list or a mapping is not supported; write"
+            " a function that builds the component, and name it in _target_"
+        )
     if matches_type(plain, annotation):
         return
     if isinstance(plain, list) and matches_type(tuple(plain), annotation):  # YAML has no tuples

@@ -168,6 +168,8 @@ def _as_config_error(name: str, call: Callable[[], Any]) -> Any:
     """Call a function, and re-raise its errors as a ConfigError that names the setting."""
     try:
         return call()
-    except (ValueError, TypeError, RuntimeError) as error:
+    except ConfigError:
+        raise
+    except Exception as error:  # a user's optimizer or schedule may raise anything
         error_type = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ConfigError(f"{name}: {error_type}{first_line(error)}") from None

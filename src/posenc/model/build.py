@@ -87,11 +87,6 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
             encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:
             raise _at_line(error, definition) from None
-    if not isinstance(encoding, Encoding):
-        raise ConfigError(
-            f"{definition_location(definition)}: {definition.__name__} returned a"
-            f" {type(encoding).__name__}, but must return a posenc.encodings.base.Encoding"
-        )
     return encoding
 
 

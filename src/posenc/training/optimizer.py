@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from posenc.config.components import build
+from posenc.config.errors import ConfigError
 from posenc.config.extras import import_extra
 from posenc.training.muon import Muon
 
@@ -24,6 +25,11 @@ def optimizer_factory(config: DictConfig) -> OptimizerFactory:
     """
     built = build(config.optimizer, name="optimizer", modules=list(config.modules))
     target = built.func if isinstance(built, partial) else built
+    if target is torch.optim.Muon:
+        raise ConfigError(
+            "optimizer: torch.optim.Muon accepts only matrices; set optimizer=muon, which trains"
+            " all other parameters with AdamW"
+        )
     if inspect.isclass(target) and issubclass(target, torch.optim.Optimizer):
         return lambda model: built(parameter_groups(model))
     return built

@@ -2,7 +2,8 @@
 
 `step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
 `..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
-learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` can also be used.
+learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` can also be used, and so can a
+function `(optimizer, ...)` that returns a scheduler, such as a `SequentialLR`.
 """
 
 import inspect
@@ -14,21 +15,31 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
+from posenc.config.user_code import definition_location
+
 Schedule = Callable[[int, int], float]
 
 
 def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: int) -> LRScheduler:
     """Return the scheduler of a run, which is stepped once after each of `total` optimizer steps.
 
-    `schedule` is a `Schedule`, or a subclass of LRScheduler with its parameters. Raises ValueError
-    if the scheduler rejects its parameters, ends before the run does, or needs a metric.
+    `schedule` is a `Schedule`, or a subclass of LRScheduler with its parameters, or any other
+    function whose first parameter is called `optimizer` and that returns an LRScheduler. Raises
+    ValueError if the scheduler rejects its parameters, ends before the run does, or needs a metric,
+    and TypeError if a function returns anything else.
     """
-    target = schedule.func if isinstance(schedule, partial) else schedule
-    if not (inspect.isclass(target) and issubclass(target, LRScheduler)):
+    if next(iter(inspect.signature(schedule).parameters), None) != "optimizer":
         return LambdaLR(optimizer, lambda step: schedule(step, total))
-    if issubclass(target, ReduceLROnPlateau):
-        raise ValueError("ReduceLROnPlateau needs a metric; use another scheduler")
     scheduler = schedule(optimizer)
+    target = schedule.func if isinstance(schedule, partial) else schedule
+    if not isinstance(scheduler, LRScheduler):
+        raise TypeError(
+            f"{definition_location(target)}: {target.__qualname__} returned"
+            f" {type(scheduler).__name__}, but must return a torch LRScheduler, because its first"
+            f" parameter is the optimizer"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau):
+        raise ValueError("ReduceLROnPlateau needs a metric; use another scheduler")
     limit = getattr(scheduler, "total_steps", total)  # only OneCycleLR has it
     if limit < total:
         raise ValueError(f"total_steps={limit} is less than the {total} optimizer steps of the run")
