@@ -2,11 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from posenc.check.hook_definitions import verify_definitions
 from posenc.cli import main
+from posenc.encodings.base import Encoding, Geometry
 
 MODULE = """
 import torch
@@ -130,6 +133,63 @@ class OtherDevice(Encoding):
 class LaterNotCausal(Encoding):
     def rotate(self, x, q, k, pos):
         return q, torch.cat([k[:, :, :40], k[:, :, 40:].flip(2)], 2)
+
+
+class WithoutSuper(Encoding):
+    def __init__(self, geometry):
+        self.rate = 0.5
+
+    def bias(self, head, distance, pos_q):
+        return -self.rate * distance
+
+
+class InitializedAsModule(Encoding):
+    def __init__(self, geometry):
+        torch.nn.Module.__init__(self)
+
+
+class UnmaskedWeights(Encoding):
+    def normalize(self, scores):
+        return scores.nan_to_num(neginf=0.0).softmax(-1)
+
+
+class TableOfL(Encoding):
+    def embed(self, x, pos):
+        return x + torch.zeros(self.geometry.train_length, 1)[pos]
+
+
+class LaterNotFinite(Encoding):
+    def bias(self, head, distance, pos_q):
+        return (20 - distance.clamp(min=0)).sqrt()
+
+
+class ComputeBias(Encoding):
+    def compute_bias(self, head, distance, pos_q):
+        return -distance
+
+
+class ComputeContentBias(Encoding):
+    def bias(self, head, distance, pos_q):
+        return -distance
+
+    def compute_bias(self, x, q, k, distance, pos_q):
+        return None
+
+
+class Embedding(Encoding):
+    def embedding(self, x, pos):
+        return x + 1
+
+
+class Helpers(Encoding):
+    def bias(self, head, distance, pos_q):
+        return self.compute_bias(head, distance, pos_q)
+
+    def compute_bias(self, head, distance, pos_q):
+        return -0.5 * distance
+
+    def sink_tokens(self, count, start):
+        return range(start, start + count)
 """
 LINE_OF = {
     line.split()[1].split("(")[0].rstrip(":"): number
@@ -155,9 +215,17 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("NothingOverridden", 0, ["encoding=nope"]),
     ("InPlace", 1, ["rotate changes one of its arguments in place"]),
     ("PropertyHook", 0, ["window is a property", "must be a method"]),
-    ("NoReturn", 1, ["bias returns None", "encoding=nope", "return statement"]),
+    ("NoReturn", 1, ["bias returns None", "encoding=nope", "return statement missing?). Sig"]),
     ("OtherDevice", 1, ["device meta", "device of its arguments"]),
     ("LaterNotCausal", 1, ["LaterNotCausal.rotate", "later", "limitations['causal']"]),
+    ("WithoutSuper", 1, ["WithoutSuper.__init__", "super().__init__(geometry)"]),
+    ("InitializedAsModule", 1, ["super().__init__(geometry)"]),
+    ("UnmaskedWeights", 1, ["UnmaskedWeights.normalize", "later", "limitations['causal']"]),
+    ("TableOfL", 1, ["TableOfL.embed raised IndexError", "64 tokens", "max_length()"]),
+    ("LaterNotFinite", 1, ["LaterNotFinite.bias returned float32 [3, 64] with NaN"]),
+    ("ComputeBias", 1, ["ComputeBias.compute_bias", "rename it to bias"]),
+    ("ComputeContentBias", 4, ["rename it to content_bias"]),
+    ("Embedding", 1, ["Embedding.embedding", "rename it to embed"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""
 SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "train_length=16", "logger=none"]
@@ -194,6 +262,12 @@ def test_a_mistake_is_reported_with_its_line_before_anything_is_written(
     for part in parts:
         assert part in message
     assert not Path("outputs").exists()
+
+
+@pytest.mark.usefixtures("train")
+def test_a_helper_named_after_an_overridden_hook_is_no_mistake() -> None:
+    definition: type[Encoding] = import_module("mistaken").Helpers
+    verify_definitions(definition(Geometry(width=16, heads=2, layers=1, train_length=16)))
 
 
 def test_a_sweep_reports_a_mistake_once(

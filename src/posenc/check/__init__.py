@@ -7,7 +7,7 @@ import torch
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
 from posenc.check.hook_definitions import raising_line, verify_definitions
-from posenc.check.hook_values import verify_values
+from posenc.check.hook_values import verify_longer_values, verify_values
 from posenc.check.under_test import EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import definition_location
@@ -45,6 +45,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     try:
         verify_definitions(encoding)
         verify_values(encoding, [(torch.float32, dtype)])
+        verify_longer_values(encoding, (torch.float32, dtype))
         verify_causality(encoding)
     except ConfigError:
         raise

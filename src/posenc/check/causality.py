@@ -10,7 +10,7 @@ from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
-from posenc.check.hook_values import TINY_LENGTH, supported_length
+from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.check.under_test import (
     SEED,
     max_difference,
@@ -20,7 +20,6 @@ from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 
-LONGER_LENGTH = 67
 NUM_LATER = 3
 """The number of later tokens, at the end of the input, that are replaced or removed."""
 TOLERANCE = 1e-4  # in float32
@@ -87,10 +86,22 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
             if "embed" in differ or "attention" in differ:
                 if differ[0] != "attention":
                     return differ[0]
-                at_layer = tested.at_layer(layer)
-                hooks = ("value_bias", "rotation_index", "mask")
-                return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
+                return _attention_hook(tested.at_layer(layer), name, length, first)
     return None
+
+
+def _attention_hook(at_layer: Encoding, name: str, length: int, first: int) -> str:
+    """Return the hook, other than those of `_first_outputs`, on which the first tokens depend."""
+    scores = torch.zeros(1, at_layer.geometry.heads, length, length)
+    scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
+    weights = at_layer.normalize(scores)[:, :, :first]
+    alone = at_layer.normalize(scores[:, :, :first, :first])
+    attends_later = weights[..., first:].abs().max() > TOLERANCE
+    depends_on_length = _differ(weights[..., :first], alone)
+    if attends_later if name == "causal" else depends_on_length:
+        return "normalize"
+    hooks = ("value_bias", "rotation_index", "mask", "window", "normalize")
+    return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
 
 
 def _first_outputs(

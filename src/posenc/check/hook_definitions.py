@@ -1,7 +1,7 @@
 """Finds mistakes in an encoding's class before any hook is called: names and signatures."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -111,12 +111,35 @@ def _verify_names(definition: type[Encoding]) -> None:
         for name, method in vars(owner).items():
             if not inspect.isfunction(method) or name.startswith("_") or hasattr(Encoding, name):
                 continue
-            if nearest := get_close_matches(name, not_overridden, n=1, cutoff=MIN_SIMILARITY):
+            nearest = _nearest_hook(name, method)
+            if nearest in not_overridden:
                 raise ConfigError(
                     f"{definition_location(method)}: {owner.__name__}.{name} is not a hook, so"
-                    f" posenc never calls it; rename it to {nearest[0]}, or to _{name} if it is a"
-                    f" helper. Signature: {_signature(nearest[0])}"
+                    f" posenc never calls it; rename it to {nearest}, or to _{name} if it is a"
+                    f" helper. Signature: {_signature(nearest)}"
                 )
+
+
+def _nearest_hook(name: str, method: Callable[..., Any]) -> str | None:
+    """Return the hook that a method's name resembles, or None.
+
+    `get_bias`, `compute_bias` and `bias_of_distance` contain the name of the hook `bias`, and
+    resemble it if they have its arguments. Other names have to be spelled similarly.
+    """
+    name = name.lower()
+    contained = [hook for hook in HOOKS if hook in name and _accepts(method, hook)]
+    close = get_close_matches(name, HOOKS, n=3, cutoff=MIN_SIMILARITY)
+    same_arguments = [hook for hook in close if _accepts(method, hook)]
+    return next(iter([*sorted(contained, key=len)[::-1], *same_arguments, *close]), None)
+
+
+def _accepts(method: Callable[..., Any], hook: str) -> bool:
+    """Whether a method can be called with the arguments that posenc passes to a hook."""
+    try:
+        inspect.signature(method).bind(*inspect.signature(getattr(Encoding, hook)).parameters)
+    except TypeError:
+        return False
+    return True
 
 
 def _verify_signature(definition: type[Encoding], hook: str) -> None:
@@ -127,15 +150,13 @@ def _verify_signature(definition: type[Encoding], hook: str) -> None:
             f"{definition_location(definition)}: {definition.__name__}.{hook} is a"
             f" {type(method).__name__}, but must be a method. Signature: {_signature(hook)}"
         )
-    arguments = inspect.signature(getattr(Encoding, hook)).parameters
-    try:
-        inspect.signature(method).bind(*arguments)
-    except TypeError:
+    if not _accepts(method, hook):
+        arguments = inspect.signature(getattr(Encoding, hook)).parameters
         raise ConfigError(
             f"{definition_location(method)}: {definition.__name__}.{hook} takes"
             f" {inspect.signature(method)}, but must take ({', '.join(arguments)})."
             f" Signature: {_signature(hook)}"
-        ) from None
+        )
 
 
 def _signature(hook: str) -> str:

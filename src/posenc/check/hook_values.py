@@ -22,7 +22,7 @@ from posenc.encodings.wrapper import EFFECTIVE_HOOKS
 from posenc.model.transformer import seed_cpu
 
 BATCH = 2
-TINY_LENGTH = 7
+TINY_LENGTH, LONGER_LENGTH = 7, 67
 NUM_ROWS = 3  # differs from TINY_LENGTH, so that queries and keys cannot be confused
 Dtypes = tuple[torch.dtype, torch.dtype]
 """The dtype of the hidden states, and that of queries, keys and values."""
@@ -51,12 +51,28 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     """
     for part in user_parts(encoding):
         with torch.random.fork_rng(devices=[]):
-            for hidden_dtype, head_dtype in dtypes:
-                converted = copy.deepcopy(part).to(hidden_dtype)
+            for head_dtypes in dtypes:
+                converted = copy.deepcopy(part).to(head_dtypes[0])
                 for training in (False, True):
-                    seed_cpu(SEED)
-                    _verify_model(converted.train(training), hidden_dtype, head_dtype)
+                    _verify_model(converted.train(training), head_dtypes)
             _verify_effect(part)
+
+
+@torch.no_grad()
+def verify_longer_values(encoding: Encoding, dtypes: Dtypes) -> None:
+    """Like `verify_values`, on LONGER_LENGTH tokens and for user-defined encodings only."""
+    for part in (part for part in user_parts(encoding) if not is_builtin(type(part))):
+        length, trained = supported_length(part, LONGER_LENGTH), part.geometry.train_length
+        try:
+            with torch.random.fork_rng(devices=[]):
+                _verify_model(copy.deepcopy(part).to(dtypes[0]).eval(), dtypes, length)
+        except ConfigError as error:
+            if length <= trained:
+                raise
+            raise ConfigError(
+                f"{error}. The input has {length} tokens, more than train_length={trained}; if the"
+                f" encoding cannot encode them, return its limit from max_length()"
+            ) from error.__cause__
 
 
 def _verify_effect(encoding: Encoding) -> None:
@@ -77,7 +93,7 @@ def _verify_effect(encoding: Encoding) -> None:
             return
         if {"bias", "value_bias"} & hook_outputs(tested, layer, inputs).keys():
             return
-    problem = "returns None, so the encoding equals encoding=nope; is a return statement missing?"
+    problem = "returns None, so the encoding equals encoding=nope (is a return statement missing?)"
     raise hook_error(encoding, overridden[0], problem)
 
 
@@ -96,19 +112,23 @@ def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:
     return min(length, 4 * encoding.geometry.train_length, limit or length)
 
 
-def _verify_model(encoding: Encoding, hidden_dtype: torch.dtype, head_dtype: torch.dtype) -> None:
-    """Verify the hooks that a model calls once, then those of every distinct layer."""
+def _verify_model(encoding: Encoding, dtypes: Dtypes, length: int = TINY_LENGTH) -> None:
+    """Verify the hooks that a model calls once, then those of every distinct layer.
+
+    There are `length` tokens, or as many as the encoding supports.
+    """
+    seed_cpu(SEED)
     call(encoding, "set_training_progress", 0.0)
     for hook in ("max_length", "window"):
         limit = call(encoding, hook)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise _wrong(encoding, hook, limit, "a positive integer or None")
-    length = supported_length(encoding)
+    length = supported_length(encoding, length)
     pos = call(encoding, "positions", length, torch.device("cpu"))
     token_axis = {1: 0, 3: 1}.get(pos.ndim) if isinstance(pos, Tensor) else None
     if token_axis is None or pos.shape[token_axis] != length:
         raise _wrong(encoding, "positions", pos, f"a tensor [{length}] or [1, {length}, axes]")
-    inputs = convert(random_inputs(encoding, length, batch=BATCH), hidden_dtype, head_dtype)
+    inputs = convert(random_inputs(encoding, length, batch=BATCH), *dtypes)
     x = inputs.x
     _verify_tensor(encoding, "embed", call(encoding, "embed", x, pos), x.dtype, x.shape)
     for layer in distinct_layers(encoding):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torch import nn
 
 from posenc.attention.choice import get_kernel
 from posenc.config.component_types import import_target
@@ -87,7 +88,21 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
             encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:
             raise _at_line(error, definition) from None
+    _check_initialized(encoding)
     return encoding
+
+
+def _check_initialized(module: nn.Module) -> None:
+    """Raise ConfigError if an encoding, or one inside it, has not called `super().__init__`."""
+    without_geometry = isinstance(module, Encoding) and not hasattr(module, "geometry")
+    if "_modules" not in vars(module) or without_geometry:
+        definition = type(module)
+        raise ConfigError(
+            f"{definition_location(definition.__init__)}: {definition.__name__}.__init__ does not"
+            f" call super().__init__(geometry); call it first: def __init__(self, geometry, *, ...)"
+        )
+    for part in module.children():
+        _check_initialized(part)
 
 
 def _check_constructor(definition: Callable[..., Any]) -> None:
