@@ -37,11 +37,13 @@ PROPERTIES: tuple[Property, ...] = (
 
 
 def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
-    """Call the hooks on a tiny input; raise ConfigError for the first mistake found.
+    """Call the hooks on tiny inputs; raise ConfigError for the first mistake found.
 
     `dtype` is that of queries, keys and values. Planning calls this for every distinct encoding
     before training; the properties in PROPERTIES cover more, but take seconds to test.
     """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # more threads would take five times as long on tiny inputs
     try:
         verify_definitions(encoding)
         verify_values(encoding, [(torch.float32, dtype)])
@@ -54,6 +56,8 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
         raise ConfigError(
             f"{location}: {type(encoding).__name__}: {describe_error(error)}"
         ) from error
+    finally:
+        torch.set_num_threads(threads)
 
 
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
