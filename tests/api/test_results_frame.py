@@ -32,12 +32,12 @@ def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
     for run in trained_runs.values():
         shutil.copytree(run.path, tmp_path / run.name)
     run = RunDirectory(tmp_path / trained_runs["rope"].name)
-    (row,) = run.rows()
+    row = run.rows()[0]
     smaller = {key: value for key, value in row.items() if not key.startswith("perplexity_per")}
     smaller |= {"count": 24, "budget_tokens": 24, "sum": row["loss"] * 24}
     merge_rows(run.evaluation_file, [smaller], run.config().planned.hash)
     frame = posenc.results(tmp_path)
-    assert sorted(frame["count"]) == [24, row["count"], row["count"]]
+    assert len(frame) == len(posenc.results(trained_runs["rope"].path.parent)) + 1
     assert (frame.comparable == (frame["count"] > 24)).all()
 
 
