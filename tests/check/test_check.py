@@ -14,7 +14,7 @@ from posenc.check import (
     check,
     description,
 )
-from posenc.check.under_test import SMALL_MODEL
+from posenc.cli.check import SMALL_MODEL
 from posenc.config.compose import compose
 
 DESCRIPTION = "An encoding with one defect."

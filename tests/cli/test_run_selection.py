@@ -103,8 +103,39 @@ def test_inspect_takes_a_run_of_an_experiment(
     capsys.readouterr()
     assert main(["inspect", "name=scratch", "seed=2", "--cfg"]) == 0
     assert f"run: outputs/scratch/{runs[1].name}" in capsys.readouterr().out
+    assert main(["inspect", "name=scratch", "encoding=rope", "seed=2", "--cfg"]) == 0
+    assert f"run: outputs/scratch/{runs[1].name}" in capsys.readouterr().out
     assert main(["inspect", "name=scratch", "seed=1"]) == 2
     assert "posenc inspect takes one run, but 2 are selected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["name=elsewhere", "encoding=rope", "seed=2"],  # this folder has no runs
+        ["name=scratch", "encoding=rope", "model.width=64"],  # which no run is selected by
+    ],
+)
+def test_inspect_writes_untrained_encodings_to_the_folder_of_a_name(
+    runs: list[RunDirectory], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", *words, "--cfg"]) == 0
+    assert "run: null" in capsys.readouterr().out
+
+
+def test_a_prefix_is_searched_in_all_experiments_of_a_folder(
+    runs: list[RunDirectory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(runs[0].path.parent, moved / "other")
+    words = [f"outputs_dir={moved}", "run=alibi"]
+    expected = moved / "other" / runs[2].name
+    for command in ("evaluate", "inspect"):
+        assert select_runs(parse(command, words)) == [f"run='{expected}'"]
+    for command in ("report", "status"):
+        assert select_in_folder(parse(command, words))[0] == moved / "other"
+    with pytest.raises(ConfigError, match=r"run=t5: no run in .*elsewhere has this prefix"):
+        select_runs(parse("evaluate", [words[0], "run=t5"]))
 
 
 def test_an_experiment_without_finished_runs_cannot_be_evaluated(runs: list[RunDirectory]) -> None:

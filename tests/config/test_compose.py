@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from posenc.config.compose import compose
+from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.paths import conf_dir, groups, options
 from posenc.config.resolve import resolve
@@ -36,6 +36,19 @@ def test_a_composition_is_a_copy_and_follows_changes_of_its_files(
     geometric = conf / "encoding" / "spectrum" / "geometric.yaml"
     geometric.write_text(geometric.read_text().replace("base: 10000", "base: 777"))
     assert compose("train", ["encoding=rope"]).encoding.spectrum.base == 777
+
+
+def test_the_nearest_keys_are_those_of_the_command() -> None:
+    for command in ("train", "evaluate"):
+        composer = Composer(command)
+        with pytest.raises(ConfigError) as error:
+            composer.compose(["optimizer.lr=1"])
+        assert ("optimizer.learning_rate" in str(error.value)) == (command == "train")
+        with pytest.raises(ConfigError) as error:
+            composer.compose(["optimzer=adamw"])
+        assert ("nearest: optimizer" in str(error.value)) == (command == "train")
+    with pytest.raises(ConfigError, match=r"swap=pii: unknown option .*available: none, alibi_pi"):
+        compose("evaluate", ["evaluation/swap=pii"])
 
 
 @pytest.mark.parametrize("key", ["lengths", "offsets", "factors"])

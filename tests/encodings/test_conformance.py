@@ -17,7 +17,7 @@ from posenc.check import (
 )
 from posenc.check.numerics import half_precision_is_safe
 from posenc.check.sequences import is_prefix_consistent
-from posenc.check.under_test import SMALL_MODEL
+from posenc.cli.check import SMALL_MODEL
 from posenc.config.paths import options
 from posenc.encodings.base import Geometry
 

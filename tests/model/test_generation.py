@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from compositions import composed, encoding_params
-from posenc.check.under_test import SMALL_MODEL, EncodingUnderTest, random_tokens
+from posenc.check.under_test import EncodingUnderTest, random_tokens
+from posenc.cli.check import SMALL_MODEL
 from posenc.config.paths import options
 from posenc.encodings.base import Encoding
 from posenc.encodings.drope import Drope

@@ -15,20 +15,6 @@ from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding, build_model
 from posenc.model.transformer import Decoder, derive_seed, seed_cpu
 
-SMALL_MODEL = (
-    "model.width=32",
-    "model.layers=4",
-    "model.heads=4",
-    "model.feed_forward=64",
-    "model.norm=rms_norm",
-    "train_length=24",
-)
-"""Overrides of the training config with which the whole suite takes a second or two.
-
-There are four layers, because an encoding may differ in every fourth layer. The model has RMS
-norms, because a layer norm would cancel a value that is the same in every channel.
-"""
-
 MODEL_KEYS = ["model", "encoding", "train_length", "kernel", "seed", "modules"]
 VOCAB_SIZE = 50
 MIN_TRAIN_LENGTH, MAX_TRAIN_LENGTH = 8, 512

@@ -1,17 +1,12 @@
 """`posenc bench`: measure the time and memory that encodings take."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.benchmark.bench_report import print_benchmark, write_benchmark
-from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
 from posenc.benchmark.bench_settings import check_bench_settings
-from posenc.benchmark.measurements import describe_machine, measure_peak_memory, measure_times
-from posenc.benchmark.min_cost import min_round_seconds
-from posenc.benchmark.variants import build_variants
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.component_types import trusted_modules
@@ -21,7 +16,6 @@ from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.grids import sweep_jobs
 from posenc.config.overrides import root_key
 from posenc.config.resolve import compose_resolved
-from posenc.model.device import select_device
 from posenc.runs.hardware import cores
 from posenc.sweeps.progress import format_duration
 
@@ -30,15 +24,40 @@ SEED = 1
 
 
 def run(arguments: Arguments) -> int:
+    """Check every variant, measure all of them, and print and write the results."""
     console = Console(stderr=True)
     with console.status("checking every variant"):
         jobs = compose_jobs(arguments)
-        if CFG in arguments.flags:
-            return print_configs(config for _, config in jobs)
+    if CFG in arguments.flags:
+        return print_configs(config for _, config in jobs)
+    from posenc.benchmark.bench_report import print_benchmark, write_benchmark  # imports torch
+
+    config = jobs[0][1]
+    settings: Any = OmegaConf.to_container(config)
+    costs = settings["published_costs"]
+    rows = _measure(jobs, costs, console)
+    source = {"source": costs["source"]} if costs else {}
+    about = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
+    folder = Path(config.outputs_dir) / config.name / "bench"
+    write_benchmark(folder, rows, arguments.command_line(), about)
+    print_benchmark(Console(), rows, about)
+    Console().print(str(folder / "index.html"), soft_wrap=True, highlight=False)
+    return 0
+
+
+def _measure(
+    jobs: Sequence[tuple[list[str], DictConfig]], costs: Mapping[str, Any] | None, console: Console
+) -> list[dict[str, Any]]:
+    """Return the result rows of all variants; `costs` are published costs to compare with."""
+    from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
+    from posenc.benchmark.measurements import describe_machine, measure_peak_memory, measure_times
+    from posenc.benchmark.min_cost import min_round_seconds
+    from posenc.benchmark.variants import build_variants
+    from posenc.model.device import select_device
+
+    config = jobs[0][1]
+    with console.status("checking every variant"):
         variants = build_variants(jobs)
-        config = jobs[0][1]
-        settings: Any = OmegaConf.to_container(config)
-        costs = settings["published_costs"]
         published = read_published(costs)
     threads = config.threads or cores()
     min_seconds = min_round_seconds(variants, threads)
@@ -50,17 +69,8 @@ def run(arguments: Arguments) -> int:
         peaks = measure_peak_memory(variants, threads, status.update)
         rounds = measure_times(variants, threads, status.update)
     machine = describe_machine(select_device(config), threads)
-    rows = [
-        row | published_ratios(row, published)
-        for row in result_rows(variants, rounds, peaks, machine)
-    ]
-    source = {"source": costs["source"]} if costs else {}
-    about = {"title": "Cost of positional encodings", **(settings["about"] or {}), **source}
-    folder = Path(config.outputs_dir) / config.name / "bench"
-    write_benchmark(folder, rows, arguments.command_line(), about)
-    print_benchmark(Console(), rows, about)
-    Console().print(str(folder / "index.html"), soft_wrap=True, highlight=False)
-    return 0
+    rows = result_rows(variants, rounds, peaks, machine)
+    return [row | published_ratios(row, published) for row in rows]
 
 
 def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:

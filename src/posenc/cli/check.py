@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from rich.table import Table
 from rich.text import Text
 
-from posenc.check import EncodingUnderTest, Result, check, description
-from posenc.check.under_test import SMALL_MODEL
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs, require_single_values
 from posenc.config import components
@@ -20,11 +18,26 @@ from posenc.config.overrides import override_key
 from posenc.config.paths import options
 from posenc.jobs.job_config import compose_job
 
+if TYPE_CHECKING:
+    from posenc.check import EncodingUnderTest, Result
+
+SMALL_MODEL = (
+    "model.width=32",
+    "model.layers=4",
+    "model.heads=4",
+    "model.feed_forward=64",
+    "model.norm=rms_norm",
+    "train_length=24",
+)
+"""Overrides of the training config with which the whole suite takes a second or two.
+
+There are four layers, because an encoding may differ in every fourth layer. The model has RMS
+norms, because a layer norm would cancel a value that is the same in every channel.
+"""
 STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail": "bold red"}
 
 
 def run(arguments: Arguments) -> int:
-    torch.set_num_threads(1)  # more threads would slow down such small models
     require_single_values(arguments)
     overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
     encoding = _encoding_under_test(overrides, config_dirs)
@@ -42,9 +55,14 @@ def run(arguments: Arguments) -> int:
 
 def _encoding_under_test(
     overrides: Sequence[str], config_dirs: Sequence[Path]
-) -> EncodingUnderTest:
+) -> "EncodingUnderTest":
     """Compose an encoding with its small model. Raises ConfigError for an invalid request."""
     config = compose_job([*SMALL_MODEL, *overrides], Composer("train", config_dirs))
+    import torch  # a slow import, after the configuration has been checked
+
+    from posenc.check import EncodingUnderTest
+
+    torch.set_num_threads(1)  # more threads would slow down such small models
     modules = list(config.modules)
     components.check(config.encoding, name="encoding", modules=modules)
     encoding = EncodingUnderTest(
@@ -54,8 +72,10 @@ def _encoding_under_test(
     return encoding
 
 
-def _check_one(encoding: EncodingUnderTest, console: Console) -> int:
+def _check_one(encoding: "EncodingUnderTest", console: Console) -> int:
     """Print a table of the results of all properties; return 1 if any property fails, else 0."""
+    from posenc.check import check, description
+
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("result", no_wrap=True)
     table.add_column("property: evidence", overflow="fold")
@@ -76,6 +96,8 @@ def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
     """Print one line for an encoding and one per failure or hint; return True if none failed."""
+    from posenc.check import check, description
+
     try:
         results = dict(check(_encoding_under_test(overrides, config_dirs)))
     except ConfigError as error:
@@ -89,7 +111,7 @@ def _check_briefly(
     return not any(result.status == "fail" for result in results.values())
 
 
-def _counts(results: Sequence[Result]) -> Text:
+def _counts(results: "Sequence[Result]") -> Text:
     counts: Counter[str] = Counter(result.status for result in results)
     parts = [Text(f"{s} {counts[s]}", STYLES[s]) for s in STYLES if counts[s]]
     return Text(", ").join(parts)

@@ -14,7 +14,7 @@ import yaml
 from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
-from posenc.config.paths import OUTPUTS, conf_dir, groups, options
+from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups
 
 SCRIPTS = {
     "bash": """
@@ -118,7 +118,7 @@ def _values(key: str) -> list[str]:
     Names that posenc does not give to its folders are left out: the shell would run a command in
     them.
     """
-    names = list(options(key))
+    names = list(allowed_options(key))
     if key == "name":
         names = [file.parent.name for file in OUTPUTS.glob("*/plan.json")]
     if key == "run":

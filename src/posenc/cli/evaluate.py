@@ -1,11 +1,10 @@
 """`posenc evaluate`: evaluate a finished run at more lengths, with swaps, or on other data."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.api.run_evaluation import Evaluation, Row, build_evaluation, evaluate_run
-from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run, select_runs
 from posenc.cli.targets import command_with_modules, print_configs
@@ -16,6 +15,9 @@ from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.report.table import Column, Table
 from posenc.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from posenc.api.run_evaluation import Evaluation
 
 MIN_WIDTH = 110
 """The minimum width of the table in characters; in narrower terminals, its lines wrap."""
@@ -45,6 +47,8 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
+    from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
+
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations = [
         _build_evaluation(arguments, run, request, keys)
@@ -58,17 +62,20 @@ def run(arguments: Arguments) -> int:
 
 def _build_evaluation(
     arguments: Arguments, run: RunDirectory, request: DictConfig, user_keys: set[str]
-) -> Evaluation:
+) -> "Evaluation":
     """Validate and return an evaluation; only the command line can trust modules.
 
     The config folder may be that of a run, such as the one that `posenc search-factors` writes.
     """
+    from posenc.api.run_evaluation import build_evaluation
+    from posenc.api.saved_run import run_config
+
     modules = list(request.modules) if "modules" in user_keys else []
     config = run_config(run, modules, command_with_modules(arguments))
     return build_evaluation(run, config, request, user_keys)
 
 
-def _print_rows(name: str, rows: Sequence[Row]) -> None:
+def _print_rows(name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Print a table of the rows, without columns that are empty in all of them."""
     title = f"{name} on {rows[0]['data_name']} ({rows[0]['split']})"
     rows = [{**row, "coverage": None if row["coverage"] == 1 else row["coverage"]} for row in rows]

@@ -129,7 +129,7 @@ HELP = {
     """,
     "inspect": """
         usage: posenc inspect encoding=NAME|all [key=value ...] [--config-dir DIR]
-               posenc inspect run=PATH | experiment=NAME [FILTER=value ...] [key=value ...]
+               posenc inspect run=PATH | experiment=NAME | name=NAME [FILTER=value ...]
 
         Measures properties of encodings side by side, without training, or analyzes the attention
         of a trained model. Prints tables and writes index.html, csv, md, png and svg files to
@@ -146,7 +146,8 @@ HELP = {
           run                                   a run directory, or a unique prefix of its name
           experiment, size, name                with run: the experiment to search for that run;
                                                 without run and encoding: one of its finished runs
-          encoding, train_length, seed          with experiment: filters that select one run
+          encoding, train_length, seed          with experiment, or a name that has runs: filters
+                                                that select one run
           lengths, windows                      with run: lengths besides L; windows per length
           sentence                              with run: a sentence with a repeated word
           logger                                logger=wandb also logs tables and figures

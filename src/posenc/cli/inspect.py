@@ -1,15 +1,14 @@
 """`posenc inspect`: analyze encodings without training, or the attention of a trained model."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.benchmark.variants import variant_labels
-from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.arguments import CFG, FILTER_KEYS, FOLDER_KEYS, Arguments
 from posenc.cli.run_selection import select_one_run
-from posenc.cli.targets import print_configs
+from posenc.cli.targets import experiment_folder, print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.console import Console
@@ -19,11 +18,10 @@ from posenc.config.overrides import override_key, root_key
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
-from posenc.inspect.encoding.encoding_page import inspect_encodings
-from posenc.inspect.encoding.inspected_encoding import LONG_FACTOR, InspectedEncoding
-from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
-from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.build_tracker import build_tracker
+from posenc.runs.run_directory import RunDirectory, list_runs
+
+if TYPE_CHECKING:
+    from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
 SETTINGS = ("name", "train_length", "seed", "outputs_dir", "modules")
 SINGLE_VALUE_KEYS = ("name", "outputs_dir", "logger")
@@ -35,12 +33,14 @@ COMMON_KEYS = ("run", "logger", "modules")
 def run(arguments: Arguments) -> int:
     """Inspect a run if the keys select one, else encodings.
 
-    `run` and `experiment` select a run. `name` does so, too, unless an encoding is set: then it is
-    the folder of the results. Raises ConfigError for keys that do not apply to this kind
-    of inspection.
+    `run` and `experiment` select a run. `name` does so, too, unless an encoding is set and the
+    folder has no runs: then the results go to this folder. Raises ConfigError for keys that do not
+    apply to this kind of inspection.
     """
     keys = {root_key(override) for override in arguments.overrides}
-    inspects_run = bool(keys & {"run", "experiment"}) or ("name" in keys and "encoding" not in keys)
+    inspects_run = bool(keys & {"run", "experiment"}) or (
+        "name" in keys and ("encoding" not in keys or _filters_runs(arguments))
+    )
     if inspects_run:
         arguments = select_one_run(arguments)
     root_keys = {override: root_key(override) for override in arguments.overrides}
@@ -59,10 +59,29 @@ def run(arguments: Arguments) -> int:
     return _inspect_encodings(arguments)
 
 
+def _filters_runs(arguments: Arguments) -> bool:
+    """Whether `name` is a folder with runs, and all other keys can apply to runs."""
+    keys = {override_key(override) for override in arguments.overrides}
+    if not keys <= {*FOLDER_KEYS, *FILTER_KEYS, *COMMON_KEYS, *RUN_KEYS}:
+        return False
+    folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
+    try:
+        folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
+    except ConfigError:  # the folder does not exist
+        return False
+    return bool(list_runs(folder))
+
+
 def _inspect_encodings(arguments: Arguments) -> int:
     encodings = inspected_encodings(arguments)
     if CFG in arguments.flags:
         return print_configs(inspected.config for inspected in encodings)
+    import torch
+
+    from posenc.inspect.encoding.encoding_page import inspect_encodings
+    from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+    from posenc.tracking.build_tracker import build_tracker
+
     config = encodings[0].config
     tracker = build_tracker(config)
     torch.set_num_threads(1)  # faster than several threads for encodings of this size
@@ -78,7 +97,7 @@ def _inspect_encodings(arguments: Arguments) -> int:
     return 0
 
 
-def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
+def inspected_encodings(arguments: Arguments) -> "list[InspectedEncoding]":
     """Return the encodings to inspect. Raises ConfigError before anything is measured."""
     folders = list(arguments.config_dirs)
     overrides = ["encoding=glob(*)" if o == "encoding=all" else o for o in arguments.overrides]
@@ -91,6 +110,9 @@ def inspected_encodings(arguments: Arguments) -> list[InspectedEncoding]:
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: all encodings are in one report; set a single value")
+    from posenc.benchmark.variants import variant_labels  # imports torch, after typos are reported
+    from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
+
     labels = variant_labels([config.choices.encoding for config in configs], jobs)
     return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 
@@ -103,8 +125,8 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
     if config.train_length > MAX_TRAIN_LENGTH:
         raise ConfigError(
             f"train_length={config.train_length} must be at most {MAX_TRAIN_LENGTH:,}, because all"
-            f" vectors and scores are computed in float64 in windows of {LONG_FACTOR}L tokens:"
-            f" about 20 seconds for one encoding at this limit"
+            " vectors and scores are computed in float64 in windows several times as long: about"
+            " 20 seconds for one encoding at this limit"
         )
     config.modules = trusted_modules(values)
     return config

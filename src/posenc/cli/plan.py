@@ -2,11 +2,6 @@
 
 import json
 
-import torch
-
-from posenc.benchmark.estimate import estimate_runs
-from posenc.benchmark.estimate_tables import as_json, print_estimates
-from posenc.benchmark.throughput import Machine, ThisMachine
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.components import build
@@ -15,19 +10,26 @@ from posenc.config.console import Console
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_sweep_jobs
-from posenc.sweeps.pool import PoolLauncher
 
 
 def run(arguments: Arguments) -> int:
     console, folders = Console(stderr=True), arguments.config_dirs
     machine_overrides = [o for o in arguments.overrides if root_key(o) == "machine"]
     overrides = [o for o in arguments.overrides if o not in machine_overrides]
-    machine: Machine = build(compose("plan", machine_overrides, folders).machine, name="machine")
     settings = compose_sweep("train", overrides, folders)
     jobs = expand_config(settings, overrides, folders)
     configs = compose_sweep_jobs(jobs, Composer("train", folders))
+    machine_config = compose("plan", machine_overrides, folders).machine
     if CFG in arguments.flags:
         return print_configs(configs)
+    import torch  # a slow import, after the configurations have been checked
+
+    from posenc.benchmark.estimate import estimate_runs
+    from posenc.benchmark.estimate_tables import as_json, print_estimates
+    from posenc.benchmark.throughput import Machine, ThisMachine
+    from posenc.sweeps.pool import PoolLauncher
+
+    machine: Machine = build(machine_config, name="machine")
     launcher = build(settings.hydra.launcher, name="hydra.launcher")
     if isinstance(machine, ThisMachine) and isinstance(launcher, PoolLauncher) and launcher.jobs:
         machine.concurrent_runs = launcher.jobs

@@ -3,11 +3,12 @@
 from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
 from posenc.config.console import Console
-from posenc.report.write_report import write_report
 
 
 def run(arguments: Arguments) -> int:
     strict, full = ("--strict" in arguments.flags, "--full" in arguments.flags)
     folder, select = select_in_folder(arguments)
+    from posenc.report.write_report import write_report  # a slow import, after the check
+
     write_report(folder, Console(), strict=strict, full=full, select=select)
     return 0

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.targets import experiment_folder, outputs_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import OUTPUTS, experiment_arguments
-from posenc.report.experiment import SelectRuns
-from posenc.runs.run_directory import RunDirectory, list_runs, open_run
+from posenc.runs.run_directory import RunDirectory, SelectRuns, list_runs, open_run
 
 MAX_LISTED = 5
 
@@ -21,23 +20,39 @@ Filters = Mapping[str, set[str | None]]
 """The allowed values of each filter key, as JSON."""
 
 
-def find_run(path: Any, folder: Path | None = None) -> RunDirectory:
+def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     """Return the run at `path`, or the only run whose path or name starts with `path`.
 
-    Names are searched in `folder`, or else in the folders of `outputs/`. Raises ConfigError if
-    there is no such run, or more than one.
+    Names are searched in all experiments of the folder `outputs`. Raises ConfigError if there is
+    no such run, or more than one.
     """
-    if folder is not None:
-        return _find_in_folder(path, list_runs(folder), folder)
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
         return open_run(path)
-    prefix = glob.escape(str(Path(path)))
-    patterns = (prefix, f"{OUTPUTS}/{prefix}", f"{OUTPUTS}/*/{prefix}")
+    prefix, folder = glob.escape(str(Path(path))), glob.escape(str(outputs))
+    patterns = (prefix, f"{folder}/{prefix}", f"{folder}/*/{prefix}")
     files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:
         raise _ambiguous(path, matches)
+    if not matches and outputs != OUTPUTS:
+        names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
+        listed = _listed(names) if names else "none"
+        raise ConfigError(
+            f"run={path}: no run in {outputs} has this prefix (its experiments: {listed})"
+        )
     return open_run(matches[0] if matches else path)
+
+
+def _search_run(path: Any, arguments: Arguments, folder_keys: Sequence[str]) -> RunDirectory:
+    """Return a run of the experiment that `folder_keys` name, or of all if they name only a folder.
+
+    Raises ConfigError as `find_run` does.
+    """
+    arguments = replace(arguments, overrides=tuple(folder_keys))
+    if all(override_key(override) == "outputs_dir" for override in folder_keys):
+        return find_run(path, outputs_folder(arguments) if folder_keys else OUTPUTS)
+    folder = experiment_folder(arguments)
+    return _find_in_folder(path, list_runs(folder), folder)
 
 
 def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> RunDirectory:
@@ -73,13 +88,14 @@ def select_runs(arguments: Arguments) -> list[str]:
     folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     if not folder_keys:
         return list(arguments.overrides)
-    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
     filters, others = split_filters(arguments.overrides)
     if "run" in map(override_key, others):
         _reject_filters(filters)
         kept = [o for o in arguments.overrides if override_key(o) not in (*FOLDER_KEYS, "run")]
-        paths = [str(find_run(p, folder).path) for p in _run_values(arguments.overrides)]
+        runs = [_search_run(p, arguments, folder_keys) for p in _run_values(arguments.overrides)]
+        paths = [str(run.path) for run in runs]
         return [*kept, f"run={','.join(to_override_value(p, 'run') for p in paths)}"]
+    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
     finished = [run for run in list_runs(folder) if run.status().state == "finished"]
     if not finished:
         command = f"posenc status {experiment_arguments(folder)}"
@@ -108,8 +124,9 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
     """Return a folder of runs, and a function that selects some of them, or None for all.
 
     With `run=` (a path or a unique prefix of a name), the function selects that run, and the folder
-    is the run's parent folder; with an experiment, only its runs are searched. Otherwise, the
-    function selects the runs that match the filters.
+    is the run's parent folder; with an experiment, only its runs are searched, and with only an
+    `outputs_dir`, those of all its experiments. Otherwise, the function selects the runs that match
+    the filters.
     """
     filters, others = split_filters(arguments.overrides)
     if any(override_key(override) == "run" for override in others):
@@ -118,10 +135,7 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
         values = _run_values(others)
         if len(values) > 1:
             raise ConfigError("run selects a single run; use name=NAME with filters for several")
-        folder = None
-        if folder_keys:
-            folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
-        run = find_run(values[0], folder)
+        run = _search_run(values[0], arguments, folder_keys)
         path = run.path.resolve()
         return run.path.parent, lambda runs: [r for r in runs if r.path.resolve() == path]
     folder = experiment_folder(replace(arguments, overrides=tuple(others)))

@@ -1,9 +1,8 @@
 """`posenc search-factors`: search for LongRoPE factors for a finished run."""
 
 import shlex
+from typing import TYPE_CHECKING
 
-from posenc.api.longrope_search import FactorSearch, search_factors
-from posenc.api.saved_run import run_config
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.run_selection import find_run
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
@@ -13,6 +12,9 @@ from posenc.config.identity import check_identity
 from posenc.config.settings import SPLITS, check_settings
 from posenc.report.table import Column, Table
 from posenc.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from posenc.api.longrope_search import FactorSearch
 
 INTEGERS = ("length", "tokens", "batch_tokens", "generations", "population", "parents")
 SETTINGS = {
@@ -31,6 +33,9 @@ def run(arguments: Arguments) -> int:
         raise ConfigError("set length to the length of the windows in tokens, such as length=1024")
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
+    from posenc.api.longrope_search import search_factors  # imports torch, after typos are reported
+    from posenc.api.saved_run import run_config
+
     config = run_config(directory, list(request.modules), command_with_modules(arguments))
     check_identity(config)
     console = Console(stderr=True)
@@ -47,7 +52,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _print(directory: RunDirectory, length: int, split: str, result: FactorSearch) -> None:
+def _print(directory: RunDirectory, length: int, split: str, result: "FactorSearch") -> None:
     columns = [Column("factors", align="left"), Column("loss", format=".6f")]
     rows = [*result.starting_losses.items(), (f"best of {result.candidates}", result.loss)]
     title = f"{directory.name} at {length} tokens ({split})"

@@ -8,10 +8,10 @@ from posenc.runs.run_directory import list_runs
 
 
 def run(arguments: Arguments) -> int:
-    from posenc.tracking.upload import sync_run, upload_figures
+    folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
+    from posenc.tracking.upload import sync_run, upload_figures  # slow imports, after the check
     from posenc.tracking.wandb_client import WandbError
 
-    folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     runs = list_runs(folder)
     if not runs:
         raise ConfigError(f"{folder} has no runs; create them with posenc train")

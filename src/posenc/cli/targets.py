@@ -20,18 +20,28 @@ def experiment_folder(arguments: Arguments) -> Path:
 
     An argument without `=` is a folder's name: `quickstart` means `name=quickstart`.
     """
-    overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
-    for override in overrides:
-        if override_key(override) not in FOLDER_KEYS:
-            raise ConfigError(f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})")
-    config = compose("train", overrides, arguments.config_dirs)
-    check_settings(config, {key: TYPES[key] for key in ("name", "outputs_dir")})
+    config = _folder_settings(arguments)
     folder = Path(config.outputs_dir) / config.name
     if not folder.is_dir():
         existing = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))
         names = ", ".join(existing) or "none"
         raise ConfigError(f"{folder} does not exist (experiments in {config.outputs_dir}: {names})")
     return folder
+
+
+def outputs_folder(arguments: Arguments) -> Path:
+    """Return `outputs_dir`, the folder of all experiments; it may not exist."""
+    return Path(_folder_settings(arguments).outputs_dir)
+
+
+def _folder_settings(arguments: Arguments) -> DictConfig:
+    overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
+    for override in overrides:
+        if override_key(override) not in FOLDER_KEYS:
+            raise ConfigError(f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})")
+    config = compose("train", overrides, arguments.config_dirs)
+    check_settings(config, {key: TYPES[key] for key in ("name", "outputs_dir")})
+    return config
 
 
 def require_single_values(arguments: Arguments) -> None:

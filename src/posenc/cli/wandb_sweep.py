@@ -16,10 +16,7 @@ from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key
 from posenc.config.search_space import EXAMPLE, split_intervals
 from posenc.jobs.job_config import compose_job
-from posenc.jobs.validate import validate
 from posenc.runs.files import write_atomic
-from posenc.tracking.build_tracker import wandb_tracker
-from posenc.tracking.wandb_sweeps import search_definitions, sweep_definitions
 
 METHODS = ("bayes", "random")
 SEARCH_KEYS = ("method", "min_iter")
@@ -39,9 +36,13 @@ def run(arguments: Arguments) -> int:
         return print_configs(compose_job(job, composer) for job in jobs)
     verified: set[str] = set()
     samples = zip(*(i.samples for i in intervals), strict=True) if intervals else [()]
-    for sample in samples:
-        for job in jobs:
-            validate(compose_job([*job, *sample], composer), verified)
+    configs = [compose_job([*job, *sample], composer) for sample in samples for job in jobs]
+    from posenc.jobs.validate import validate  # a slow import, after the jobs have been composed
+    from posenc.tracking.build_tracker import wandb_tracker
+    from posenc.tracking.wandb_sweeps import search_definitions, sweep_definitions
+
+    for config in configs:
+        validate(config, verified)
     logger_overrides = [o for o in overrides if override_key(o).startswith("logger")]
     config = compose("train", [*shared, *logger_overrides], config_dirs)
     logger = wandb_tracker(config.logger)

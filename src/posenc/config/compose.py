@@ -18,13 +18,13 @@ from hydra.errors import (
     MissingConfigException,
 )
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from posenc.config.config_dir_source import ConfigDirSource
 from posenc.config.errors import ConfigError, did_you_mean, first_line, one_line
 from posenc.config.interpolations import check_interpolations
 from posenc.config.overrides import override_key, parse
-from posenc.config.paths import conf_dir, groups, options
+from posenc.config.paths import allowed_options, conf_dir, groups
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.offsets", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
@@ -50,25 +50,30 @@ def compose(
     Without `config_dirs`, equal arguments are composed once until a file in `conf/` changes.
     """
     if config_dirs:
-        return _compose(command, overrides, config_dirs, with_hydra)
+        config = _compose(command, overrides, config_dirs)
+        return config if with_hydra else _without_hydra(config)
     stats = [(file, file.stat()) for file in conf_dir().rglob("*.yaml") if file.exists()]
     files = frozenset((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
-    return pickle.loads(_pickled_composition(command, tuple(overrides), with_hydra, files))
+    config = pickle.loads(_pickled_composition(command, tuple(overrides), files))
+    return config if with_hydra else _without_hydra(config)
 
 
 @lru_cache(maxsize=128)
 def _pickled_composition(
     command: str,
     overrides: tuple[str, ...],
-    with_hydra: bool,
     files: frozenset[tuple[Path, int, int]],
 ) -> bytes:
-    return pickle.dumps(_compose(command, overrides, (), with_hydra))
+    return pickle.dumps(_compose(command, overrides, ()))
 
 
-def _compose(
-    command: str, overrides: Sequence[str], config_dirs: Sequence[Path], with_hydra: bool
-) -> DictConfig:
+def _without_hydra(config: DictConfig) -> DictConfig:
+    without = OmegaConf.masked_copy(config, [name for name in config if name != "hydra"])
+    OmegaConf.set_struct(without, True)  # unknown keys are errors, as in Hydra's composition
+    return without
+
+
+def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
     folders = [f"{ConfigDirSource.scheme()}://{folder.resolve()}" for folder in config_dirs]
     searchpath = [f"hydra.searchpath=[{','.join(folders)}]"]
     all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
@@ -76,12 +81,12 @@ def _compose(
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
         try:
-            config = hydra_compose(command, overrides=all_overrides, return_hydra_config=with_hydra)
+            config = hydra_compose(command, overrides=all_overrides, return_hydra_config=True)
             _check_packages(config)
             check_interpolations(config)
             return config
         except MissingConfigException as error:
-            raise _unknown_option(error) from None
+            raise _unknown_option(error, config_dirs) from None
         except ConfigCompositionException as error:
             composition_error = error  # handled below: _unknown_key composes in its own context
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
@@ -91,7 +96,7 @@ def _compose(
                 "the defaults list of a YAML file includes the file itself, directly or through"
                 " other files; remove it from the list"
             ) from None
-    raise _unknown_key(composition_error, command, overrides, config_dirs)
+    raise _composition_error(composition_error, command, overrides, config_dirs)
 
 
 class Composer:
@@ -121,11 +126,14 @@ class Composer:
         ):  # the result depends on the order of all overrides, or on other settings
             return self._compose(overrides)
         config, chosen_options = self._compose(choices)
-        try:
-            for override in values:
-                OmegaConf.update(config, override.key_or_group, override.value())
-        except OmegaConfBaseException:  # such as an unknown key, which `compose` explains
-            return self._compose(overrides)
+        for override in values:
+            key = override.key_or_group
+            try:
+                OmegaConf.update(config, key, override.value())
+            except (ConfigAttributeError, ConfigKeyError):
+                raise _unknown_key(key, self.command, overrides, self.config_dirs) from None
+            except OmegaConfBaseException:  # such as a parent that is a number; Hydra explains it
+                return self._compose(overrides)
         return config, chosen_options
 
     def _is_value(self, override: Override) -> bool:
@@ -136,10 +144,8 @@ class Composer:
         key = tuple(overrides)
         if key not in self._compositions:
             composed = compose(self.command, overrides, self.config_dirs, with_hydra=True)
-            kept = [name for name in composed if name != "hydra"]
-            config = OmegaConf.masked_copy(composed, kept)
-            OmegaConf.set_struct(config, True)  # unknown keys are errors, as in Hydra's composition
-            self._compositions[key] = pickle.dumps(config), dict(composed.hydra.runtime.choices)
+            pickled = pickle.dumps(_without_hydra(composed))
+            self._compositions[key] = pickled, dict(composed.hydra.runtime.choices)
         pickled, chosen_options = self._compositions[key]
         return pickle.loads(pickled), chosen_options  # nine times as fast as copy.deepcopy
 
@@ -161,12 +167,12 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
             continue
         if group != key:
             if isinstance(value, str):
-                available = ", ".join(options(group, config_dirs))
+                available = ", ".join(allowed_options(group, config_dirs))
                 raise ConfigError(f"{line}: set the config group {group}= to one of: {available}")
             continue
         names = value if isinstance(value, list) else [value]
         if not all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names):
-            available = ", ".join(options(group, config_dirs))
+            available = ", ".join(allowed_options(group, config_dirs))
             raise ConfigError(f"{line}: set {group}= to one of: {available}")
         if isinstance(value, list) and group not in LIST_GROUPS:
             raise ConfigError(
@@ -197,11 +203,11 @@ def _check_packages(config: DictConfig) -> None:
             )
 
 
-def _unknown_option(error: MissingConfigException) -> ConfigError:
+def _unknown_option(error: MissingConfigException, config_dirs: Sequence[Path]) -> ConfigError:
     missing = error.missing_cfg_file or ""
     group, _, option = missing.rpartition("/")
-    available = list(error.options or [])
-    if not available:
+    available = allowed_options(group, config_dirs)
+    if not error.options:
         return ConfigError(first_line(error))
     return ConfigError(
         f"{group}={option}: unknown option{did_you_mean(option, available)};"
@@ -209,27 +215,40 @@ def _unknown_option(error: MissingConfigException) -> ConfigError:
     )
 
 
-def _unknown_key(
+def _composition_error(
     error: ConfigCompositionException,
     command: str,
     overrides: Sequence[str],
     config_dirs: Sequence[Path],
 ) -> ConfigError:
-    """Return an error that names the unknown key and similar keys in the chosen options."""
+    """Return an error for what Hydra rejects: an unknown key, or an invalid YAML file."""
     match = re.search(
         r"Could not (?:override|append to|delete from) ?(?:config\.)? ?'([^']+)'", str(error)
     )
     if match is None or str(error).startswith("In '"):  # in the defaults list of a YAML file
         return ConfigError(one_line(error))
-    key = match.group(1)
+    return _unknown_key(match.group(1), command, overrides, config_dirs)
+
+
+def _unknown_key(
+    key: str, command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
+) -> ConfigError:
+    """Return an error that names an unknown key and similar keys of the command's options."""
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
-    known_keys = [*groups(), *dotted_keys(compose(command, choices, config_dirs))]
+    config = compose(command, choices, config_dirs, with_hydra=True)
+    chosen = config.hydra.runtime.choices
+    known_groups = [group for group in groups() if group in chosen or _parent(group) in chosen]
+    known_keys = [*known_groups, *dotted_keys(_without_hydra(config))]
     hint = did_you_mean(key, [known for known in known_keys if known != key])
     parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
     parent = parents[0] if parents else ""
     name = command.replace("_", "-")  # as in `posenc search-factors`
     listed = "train --cfg` prints" if command == "train" else f"{name} --help` lists"
     return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} all keys")
+
+
+def _parent(group: str) -> str:
+    return group.rpartition("/")[0]
 
 
 def _dotted_keys(path: str, node: object) -> list[str]:

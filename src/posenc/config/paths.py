@@ -9,6 +9,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 OUTPUTS = Path("outputs")
 """The default of outputs_dir, in which runs and experiments are found by name."""
+SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 
 
 def experiment_arguments(folder: Path) -> str:
@@ -38,6 +39,12 @@ def groups() -> tuple[str, ...]:
 def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
     """Map each option of a config group to its description, the first comment of its YAML file."""
     return {name: _description(file) for name, file in option_files(group, config_dirs).items()}
+
+
+def allowed_options(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
+    """Return the options of a config group, and `none` for the swaps, which needs no file."""
+    names = list(options(group, config_dirs))
+    return [NO_SWAP, *names] if group == SWAP_GROUP else names
 
 
 def option_files(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, Path]:

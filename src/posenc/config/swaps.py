@@ -10,10 +10,9 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
-from posenc.config.paths import options
+from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options
 from posenc.config.values import canonical
 
-SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 SWAP_PREFIX = "evaluation.swap."
 MUTUALLY_EXCLUSIVE = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive; set one"
 
@@ -60,7 +59,7 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
     evaluation = config.evaluation
     if evaluation.swap is not None:
         if choice is None or not OmegaConf.is_dict(evaluation.swap):
-            available = ", ".join(options(SWAP_GROUP, config_dirs))
+            available = ", ".join(allowed_options(SWAP_GROUP, config_dirs))
             raise ConfigError(
                 f"evaluation.swap={evaluation.swap}: set {SWAP_GROUP}= to one of: {available}"
             )

@@ -1,7 +1,7 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,10 +25,8 @@ from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
 from posenc.runs.loss_arrays import BlockSums, row_blocks
 from posenc.runs.plan_file import read_plan
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, SelectRuns, list_runs
 from posenc.runs.status import Status
-
-SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
 
 
 @dataclass(frozen=True)

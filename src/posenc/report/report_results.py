@@ -8,7 +8,7 @@ from posenc.report.conclusions import conclusions, limitations, missing_runs
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
-from posenc.report.experiment import Experiment, SelectRuns, read_experiment
+from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.finding import finding
 from posenc.report.heat_map import heat_figure
@@ -26,6 +26,7 @@ from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.table import Table
 from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
+from posenc.runs.run_directory import SelectRuns
 
 
 @dataclass(frozen=True)

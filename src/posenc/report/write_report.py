@@ -7,7 +7,6 @@ from pathlib import Path
 from rich.console import Console
 
 from posenc.config.errors import RunError
-from posenc.report.experiment import SelectRuns
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
@@ -17,6 +16,7 @@ from posenc.report.terminal_report import print_report
 from posenc.report.verdict_table import verdict_tables, verdicts_csv
 from posenc.report.verdict_text import summary
 from posenc.runs.files import read_text, write_atomic
+from posenc.runs.run_directory import SelectRuns
 
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
 """A link of a report's page to another file of the report."""

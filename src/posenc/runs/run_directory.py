@@ -2,7 +2,7 @@
 
 import glob
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +172,10 @@ class RunDirectory:
         except RunError as error:
             return str(error)
         return lines[-1].strip() or "no output"
+
+
+SelectRuns = Callable[[Sequence[RunDirectory]], Sequence[RunDirectory]]
+"""A function that selects some of the runs of a folder."""
 
 
 def open_run(path: Any) -> RunDirectory:
