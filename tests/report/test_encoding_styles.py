@@ -1,23 +1,30 @@
 """An encoding has the same color and marker in every figure; settings of one share its hue."""
 
+import re
 from colorsys import rgb_to_hls
 from pathlib import Path
 from types import SimpleNamespace
 
+from posenc.report import encoding_styles
 from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import (
     COLORS,
     CUSTOM_DASH,
     ENCODINGS,
     MARKERS,
+    REFERENCE_STYLE,
+    UNSWAPPED_STYLE,
     Style,
     encoding_style,
     line_styles,
+    style_at,
+    sweep_styles,
 )
 from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
 from posenc.report.rope_base_figure import perplexity_by_base
 
+stylesheet = Path(encoding_styles.__file__).parent / "templates" / "page.css"
 OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
 
 
@@ -57,7 +64,7 @@ def test_a_custom_encoding_has_a_style_that_no_shipped_encoding_has() -> None:
 
 def test_a_style_is_the_same_in_every_process() -> None:
     """A hash of the name that Python seeds per process would differ."""
-    assert encoding_style("square_root") == Style("#E69F00", "square", CUSTOM_DASH)
+    assert encoding_style("square_root") == Style("#C28600", "square", CUSTOM_DASH)
 
 
 def test_custom_encodings_differ_within_a_figure() -> None:
@@ -84,11 +91,30 @@ def test_the_lines_of_the_figure_by_base_have_the_hue_of_rope(bases: SimpleNames
     assert len(hues) == 2 and all(abs(hue - own) < 0.06 for hue in hues)
 
 
+def test_every_line_has_a_contrast_of_three_to_the_page_in_light_and_dark_mode() -> None:
+    styles = [style_at(i) for i in range(9)]
+    shades = [shade for style in styles for shade in sweep_styles(style, 12)]
+    pages = re.findall(r"--page: (#\w{6})", stylesheet.read_text())
+    assert len(pages) == 2
+    for style in [*styles, *shades, REFERENCE_STYLE, UNSWAPPED_STYLE]:
+        for page in pages:
+            dark, light = sorted((luminance(style.color), luminance(page)))
+            assert (light + 0.05) / (dark + 0.05) >= 3, (style, page)
+
+
+def luminance(color: str) -> float:
+    """The relative luminance that WCAG 2 defines."""
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_a_sweep_runs_from_light_to_dark_near_the_hue_of_its_encoding() -> None:
     sweep = [f"rope base={10**n}" for n in range(2, 8)]
     styles = line_styles({**dict.fromkeys(sweep, "rope"), "alibi": "alibi"})
-    hues, lightness = zip(*(hue_and_lightness(styles[label]) for label in sweep), strict=True)
-    assert list(lightness) == sorted(lightness, reverse=True)
+    hues = [hue_and_lightness(styles[label])[0] for label in sweep]
+    light = [luminance(styles[label].color) for label in sweep]
+    assert light == sorted(light, reverse=True)
     own, _ = hue_and_lightness(encoding_style("rope"))
     assert all(abs(hue - own) < 0.06 for hue in hues)
     assert len({styles[label].marker for label in sweep}) == len(sweep)

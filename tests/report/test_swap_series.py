@@ -11,7 +11,7 @@ from rich.console import Console
 
 from posenc.report.curve_set import PERPLEXITY, CurveSet
 from posenc.report.curves import loss_curves
-from posenc.report.encoding_styles import encoding_style, swap_styles
+from posenc.report.encoding_styles import ENCODINGS, SWAPS, encoding_style, swap_styles
 from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
 from posenc.report.result_csv import tables_csv
@@ -92,7 +92,16 @@ def test_a_swap_has_the_same_style_in_every_report() -> None:
     assert len(set(many.values())) == len(many)
     factors = swap_styles(["yarn factor=2", "yarn factor=4"])
     assert len(set(factors.values())) == 2
-    assert encoding_style("rope") not in factors.values()
+    encodings = {encoding_style(name) for name in ENCODINGS}
+    assert not encodings & {*many.values(), *factors.values()}
+
+
+def test_the_line_without_a_swap_has_the_style_of_its_encoding() -> None:
+    styles = swap_styles(SWAPS, ["rope"])
+    assert styles["none"] == encoding_style("rope")
+    assert styles["none"].color not in {styles[name].color for name in ("pi", "ntk", "yarn")}
+    several = swap_styles(SWAPS, ["rope", "sinusoidal"])["none"]
+    assert several not in {encoding_style(name) for name in ENCODINGS}
 
 
 def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(

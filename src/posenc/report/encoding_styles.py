@@ -10,14 +10,16 @@ from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-COLORS = (  # six of Okabe and Ito's colors, gray, purple and brown; legible on white and dark gray
+from posenc.config.paths import NO_SWAP
+
+COLORS = (  # Okabe and Ito's hues, gray, purple and brown; contrast 3:1 on white and in dark mode
     "#0072B2",
     "#D55E00",
     "#009E73",
     "#808080",
     "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
+    "#C28600",
+    "#3A9BD0",
     "#7A5CC4",
     "#9C6B3C",
 )
@@ -35,6 +37,7 @@ MARKERS = {  # SVG paths from -1 to 1, for Vega and the HTML legend
 DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
 CUSTOM_DASH = (6, 2, 1.5, 2, 1.5, 2, 1.5, 2)
+SWAP_DASH = (5, 2)
 NUM_CUSTOM = len(COLORS) * len(MARKERS)  # styles, all different: 9 and 8 have no common divisor
 ENCODINGS = tuple(
     """
@@ -55,8 +58,12 @@ SWAPS = tuple(
     """.split()
 )
 """`none` is the encoding without a swap."""
-LIGHTEST, DARKEST = 0.63, 0.24  # HLS lightness of the first and last style of a sweep
-HUE_RANGE, SATURATION_FACTOR = 0.09, 0.85  # hue changes by 0.09 (of 1) from light to dark
+LIGHTEST, DARKEST = 0.29, 0.135
+"""The relative luminance (WCAG) of the first and last style of a sweep.
+
+Both have a contrast of 3:1 to the white page and to the page in dark mode (`page.css`).
+"""
+HUE_RANGE, SATURATION_FACTOR = 0.115, 0.85  # hue changes by 0.115 (of 1) from light to dark
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,10 @@ class Style:
         return MARKERS[self.marker]
 
 
-REFERENCE_STYLE = Style("#606060", "plus", (2, 3))
+REFERENCE_STYLE = Style("#6b6b6b", "plus", (2, 3))
 """Lines that do not belong to an encoding, such as n-gram models, chance and bounds."""
+UNSWAPPED_STYLE = Style("#6b6b6b", "circle", (1, 2))
+"""The lines of several encodings without a swap."""
 
 
 def style_at(index: int) -> Style:
@@ -109,20 +118,29 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
     return styles_by_label
 
 
-def swap_styles(names: Collection[str]) -> dict[str, Style]:
-    """Return a style for each swap, such as `yarn factor=4`.
+def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
+    """Return a style for each swap, such as `yarn factor=4`, of the trained `encodings`.
 
-    It is the same in every report, unless several settings of one swap have to share its hue.
+    It is the same in every report, unless several settings of one swap have to share its hue, and
+    its dash pattern is that of no encoding. `none` has the style of the encoding, or a style that
+    no encoding has if there are several.
     """
     styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}
     for option in dict.fromkeys(options.values()):
-        known = option in SWAPS
-        style = style_at(SWAPS.index(option)) if known else _custom_style(crc32(option.encode()))
+        style = _swap_style(option, encodings)
         same_option = [name for name in names if options[name] == option]
         styles = sweep_styles(style, len(same_option))
         styles_by_name.update(zip(same_option, styles, strict=True))
     return styles_by_name
+
+
+def _swap_style(option: str, encodings: Collection[str]) -> Style:
+    if option == NO_SWAP:
+        return encoding_style(next(iter(encodings))) if len(encodings) == 1 else UNSWAPPED_STYLE
+    known = option in SWAPS
+    index = SWAPS.index(option) + 1 if known else crc32(option.encode())  # +1: pi differs from rope
+    return replace(style_at(index % NUM_CUSTOM), dash=SWAP_DASH)
 
 
 def sweep_styles(style: Style, count: int) -> Sequence[Style]:
@@ -146,7 +164,18 @@ def _shade(color: str, position: float) -> str:
     """Return a shade of a color, from light at `position` 0 to dark at 1."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, saturation = rgb_to_hls(red, green, blue)
-    lightness = LIGHTEST + (DARKEST - LIGHTEST) * position
+    luminance = LIGHTEST + (DARKEST - LIGHTEST) * position
     shifted_hue = (hue + HUE_RANGE * (0.5 - position)) % 1
-    shade = hls_to_rgb(shifted_hue, lightness, saturation * SATURATION_FACTOR)
+    low, high = 0.0, 1.0  # the lightness in HLS, which increases with the luminance
+    shade = (0.0, 0.0, 0.0)
+    for _ in range(16):
+        lightness = (low + high) / 2
+        shade = hls_to_rgb(shifted_hue, lightness, saturation * SATURATION_FACTOR)
+        low, high = (lightness, high) if _luminance(shade) < luminance else (low, lightness)
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in shade)
+
+
+def _luminance(rgb: Sequence[float]) -> float:
+    """Return the relative luminance of sRGB channels from 0 to 1, as WCAG defines it."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -88,8 +88,9 @@ def _figures(
     for run in experiment.evaluated:  # with at_tokens only, as a run interrupted in its evaluation
         if all(row.get("at_tokens") is not None for row in run.rows):
             encodings.setdefault(run.label, run.encoding)
-    swaps = [c.label for curves in sets if curves.swapped for c in curves.curves]
-    all_styles = {False: line_styles(encodings), True: swap_styles(dict.fromkeys(swaps))}
+    swaps = [c for curves in sets if curves.swapped for c in curves.curves]
+    names, swapped_encodings = dict.fromkeys(c.label for c in swaps), {c.encoding for c in swaps}
+    all_styles = {False: line_styles(encodings), True: swap_styles(names, swapped_encodings)}
     figures = []
     for section, make_chart, curve_sets in (
         ("tasks", accuracy_by_length, accuracies),
