@@ -15,7 +15,7 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.protocols import nonoverlapping, sliding
 from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.evaluation.windows import Budget, TokenWindows
-from posenc.runs.evaluation_rows import largest_rows
+from posenc.runs.evaluation_rows import largest_rows, merge_rows, read_rows
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 
@@ -101,6 +101,19 @@ def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
     for old, file in ((arrays, run.positions_file), (blocks, run.blocks_file)):
         new = read_arrays(file)
         assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
+
+
+def test_a_budget_of_seconds_replaces_only_a_row_of_the_same_tokens(tmp_path: Path) -> None:
+    def row(count: int) -> dict[str, Any]:
+        key = ("data", "split", "protocol", "stride", "swap", "at_tokens", "budget_tokens")
+        scored = {"count": count, "full_count": 9, "tokens_hash": f"hash of {count}"}
+        return {**dict.fromkeys(key), **scored, "length": 24, "budget_seconds": 1e-3}
+
+    path = tmp_path / "evaluation.json"
+    for count in (7, 2, 2):
+        merge_rows(path, [row(count)])
+    assert sorted(row["count"] for row in read_rows(path)) == [2, 7]
+    assert largest_rows(read_rows(path)) == [row(7)]
 
 
 def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunDirectory) -> None:

@@ -125,6 +125,8 @@ def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
     assert any(
         "at 128 tokens were scored on different tokens" in n for n in value_notes(PERPLEXITY, rows)
     )
+    seeds = dict(results.setup)["Seeds"]
+    assert seeds.startswith("1, 2; left out") and seeds.endswith(": seed 2 of rope")
     (line, *_) = results.conclusions
     assert "lowest with yarn at 64 tokens" in line
     assert "The values at 128 tokens cannot be compared" in line

@@ -37,6 +37,13 @@ def test_a_run_with_several_budgets_has_the_common_one() -> None:
     assert [rows.others for rows in selected] == [[], [], []]
 
 
+def test_rows_of_one_budget_of_seconds_count_once_and_the_largest_is_compared() -> None:
+    timed = [{**row(n), "budget_seconds": 0.1, "tokens_hash": str(n)} for n in (20, 64)]
+    runs = [(64, timed), *[(64, [row(50, 50)])] * 2]
+    assert set(common_budgets(runs).values()) == {SMALL}
+    assert select_comparable(runs[:1])[0] == ([timed[1]], [])
+
+
 def test_a_run_without_the_common_budget_keeps_its_largest_row() -> None:
     runs = [(64, [row(20, 20), row(50, 50)]), *[(64, [row(200)])] * 2]
     assert select_comparable(runs)[0] == ([], [row(50, 50)])

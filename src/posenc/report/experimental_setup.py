@@ -40,7 +40,7 @@ def experimental_setup(
         ("Tokenizer", describe_choice(runs, "tokenizer")),
         ("Optimizer", "; ".join(describe_choice(runs, key) for key in ("optimizer", "schedule"))),
         *(("Evaluation", line) for line in _evaluations(curve_sets)),
-        ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
+        ("Seeds", _seeds(experiment, curve_sets)),
         ("Precision", _join_distinct(run.config["precision"] for run in runs)),
         ("Machine", _join_distinct(map(_machine, runs))),
         ("Attention kernels", _join_distinct(kernels)),
@@ -81,6 +81,21 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
         _, description = PROTOCOL_DESCRIPTIONS.get(measurement.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines
+
+
+def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
+    """Return the seeds that the tables average, and the runs that they leave out."""
+    points = [p for curves in curve_sets for curve in curves.curves for p in curve.points]
+    seeds = {seed for point in points for seed in point.seeds}
+    seeds = seeds or {run.seed for run in experiment.evaluated}
+    left_out = [
+        f"seed {run.seed} of {run.label}"
+        for run in experiment.evaluated
+        if len(run.comparable_rows) < len(run.rows)
+    ]
+    reason = "left out of the means at lengths that they scored with another evaluation budget"
+    listed = ", ".join(map(str, sorted(seeds)))
+    return f"{listed}; {reason}: {', '.join(left_out)}" if left_out else listed
 
 
 def _machine(run: Run) -> str:

@@ -7,7 +7,7 @@ column, is meaningful only among rows that scored the same tokens.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, isclose, log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,15 +45,35 @@ def budget_key(row: Row) -> tuple[Any, ...]:
 
 
 def row_key(row: Row) -> tuple[Any, ...]:
-    """Return the values that identify a row; rows with the same key replace each other."""
-    return measurement_key(row) + budget_key(row)
+    """Return the values that identify a row; rows with the same key replace each other.
+
+    These are the measurement and what was scored. A budget of tokens determines it; a budget of
+    seconds does not, so the hash of the scored tokens is included (their number in older rows).
+    """
+    budget = budget_key(row)
+    scored = () if budget[0] is None else (row.get("tokens_hash", row.get("count")),)
+    return measurement_key(row) + budget + scored
 
 
 def largest_rows(rows: Sequence[Row]) -> list[Row]:
     """Return, for each measurement, the row that scored the most tokens."""
-    ordered = sorted(rows, key=lambda row: row["count"])
-    largest = {measurement_key(row): row for row in ordered}
-    return [row for row in rows if largest[measurement_key(row)] is row]
+    return _largest(rows, measurement_key)
+
+
+def _largest(rows: Sequence[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[Row]:
+    """Return the row with the most tokens for each key; on a tie, the last in the file's order."""
+    ordered = sorted(rows, key=lambda row: (row["count"], _file_order(row)))
+    largest = {key(row): row for row in ordered}
+    return [row for row in rows if largest[key(row)] is row]
+
+
+def _largest_by_budget(rows: Sequence[Row]) -> list[Row]:
+    """Return one row per measurement and budget; a budget of seconds may have several."""
+    return _largest(rows, lambda row: measurement_key(row) + budget_key(row))
+
+
+def _file_order(row: Row) -> list[str]:
+    return [str(part).zfill(12) for part in row_key(row)]
 
 
 class SelectedRows(NamedTuple):
@@ -73,7 +93,9 @@ def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list
     selected = []
     for train_length, rows in rows_of_runs:
         comparable = [
-            row for row in rows if budget_key(row) == budgets[train_length, measurement_key(row)]
+            row
+            for row in _largest_by_budget(rows)
+            if budget_key(row) == budgets[train_length, measurement_key(row)]
         ]
         measured = {measurement_key(row) for row in comparable}
         others = largest_rows([row for row in rows if measurement_key(row) not in measured])
@@ -92,7 +114,7 @@ def common_budgets(
     counts: dict[ComparisonKey, Counter[Any]] = {}
     tokens: Counter[tuple[ComparisonKey, Any]] = Counter()
     for train_length, rows in rows_of_runs:
-        for row in rows:
+        for row in _largest_by_budget(rows):
             key, budget = (train_length, measurement_key(row)), budget_key(row)
             counts.setdefault(key, Counter())[budget] += 1
             tokens[key, budget] += row["count"]
@@ -186,7 +208,4 @@ def merge_rows(path: Path, rows: list[Row], run_hash: str | None = None) -> None
     with lock(path.with_name(f".{path.name}.lock")):
         merged = {row_key(row): row for row in read_rows(path)}
         merged.update({row_key(row): row for row in rows})
-        ordered = sorted(
-            merged.values(), key=lambda row: [str(part).zfill(12) for part in row_key(row)]
-        )
-        write_rows(path, ordered, run_hash)
+        write_rows(path, sorted(merged.values(), key=_file_order), run_hash)

@@ -109,8 +109,8 @@ def _read_own_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays in an npz file after comparing them with the rows that they belong to.
 
-    The arrays of a measurement are those of its largest row. With a budget of seconds, which row
-    that is may have changed since, unless it scored every target.
+    The arrays of a measurement are those of its largest row. In older versions, rows with the same
+    budget of seconds replaced each other, so these arrays may be those of a larger row.
     """
     arrays = read_arrays(path)
     timed = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
