@@ -71,6 +71,18 @@ def test_a_single_encoding_has_only_the_table_of_its_swaps(
     assert cells == [("rope", "none", "true"), ("rope", "pi", "false")]
 
 
+def test_the_terminal_shows_swaps_by_parameter_in_one_table(swapped: Path) -> None:
+    console = Console(file=(output := io.StringIO()), width=80)
+    print_report(console, read_results(swapped), swapped / "index.html", full=False)
+    lines = output.getvalue().splitlines()
+    assert sum("at 128 tokens (2L) with swaps" in line for line in lines) == 1
+    assert not any("Perplexity of rope with swaps" in line for line in lines)
+    words = [line.split() for line in lines]
+    assert ["rope", "yarn", "12.18", "*7.39"] in words
+    assert ["sinusoidal", "none", "20.09", "-"] in words
+    assert any(line.startswith("alibi") for line in lines)  # which has no swaps
+
+
 def test_the_report_has_one_figure_of_encodings_and_one_of_swaps(swapped: Path) -> None:
     encodings, swaps = (f for f in read_results(swapped).figures if f.section == "results")
     assert "swap" not in encodings.file_stem

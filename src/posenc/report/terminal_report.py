@@ -1,5 +1,6 @@
 """Prints a report: its main results on one screen, or all of its tables and texts."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_notes import incomparable_note
-from posenc.report.result_rows import ResultRow
+from posenc.report.result_rows import ResultRow, ResultSet
+from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
 from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
@@ -23,6 +25,7 @@ from posenc.report.verdict_text import claim_outcomes, summary
 
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
+BEST_SWAP_NOTE = "*: the best swaps of each encoding. Other lengths: --full."
 NOTE = (
     "*: not statistically distinguishable from the best of its column. Intervals, reasons,"
     " descriptions of options, other tables and limitations: --full, or the page below."
@@ -97,8 +100,52 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:
-    for curves, rows in [*results.accuracies, *results.losses[: results.num_main_tables]]:
-        yield _short_table(curves, rows, console)
+    """Yield the tables; swaps with parameters have one table for each training length."""
+    yield from (_short_table(*result, console) for result in results.accuracies)
+    main_results = results.losses[: results.num_main_tables]
+    for train_length in dict.fromkeys(curves.train_length for curves, _ in main_results):
+        sets = [pair for pair in main_results if pair[0].train_length == train_length]
+        swapped = [(curves, rows) for curves, rows in sets if curves.swapped]
+        labels = {row.curve.label for _, rows in swapped for row in rows}
+        if any(" " in label for label in labels) and (table := _swap_table(swapped)).fits(console):
+            names = {curves.swapped for curves, _ in swapped}  # their table has them without a swap
+            sets = [(c, rows) for c, rows in sets if not (c.swapped or names >= c.by_label.keys())]
+            yield from (_short_table(*pair, console) for pair in sets)
+            yield table
+        else:
+            yield from (_short_table(*pair, console) for pair in sets)
+
+
+def _swap_table(swapped: Sequence[ResultSet]) -> Table:
+    """Return a table of swaps by parameter, at the longest of the lengths with the most values."""
+    values = {
+        (curves.swapped, *row.curve.label.partition(" ")[::2]): row.values
+        for curves, rows in swapped
+        for row in rows
+    }
+    counts = Counter(x for by_length in values.values() for x in by_length)
+    length = max(counts, key=lambda x: (counts[x], x))
+    parameters = sorted({key[2] for key in values}, key=natural_key)  # "" comes first
+    curves = swapped[0][0]
+    grid = []
+    for name, option in dict.fromkeys(key[:2] for key in values):
+        cells = [values.get((name, option, p), {}).get(length) for p in parameters]
+        shown = [
+            Cell(curves.quantity.format_mean(v.point), best=v.best) if v else Cell(None)
+            for v in cells
+        ]
+        grid.append([f"{name} {option}" if len(swapped) > 1 else option, *shown])
+    columns = [
+        Column("swap", align="left"),
+        *(Column(parameter or "default") for parameter in parameters),
+    ]
+    (relative,) = describe_lengths([length], curves.train_length)
+    title = (
+        f"{curves.quantity.name.capitalize()} at {length:.0f} tokens ({relative}) with swaps,"
+        f" trained at L = {curves.train_length}: {curves.measurement}"
+    )
+    notes = incomparable_note([row for _, rows in swapped for row in rows])
+    return Table(title, columns, grid, [BEST_SWAP_NOTE, *notes])
 
 
 def _short_table(curves: CurveSet, rows: Sequence[ResultRow], console: Console) -> Table:
