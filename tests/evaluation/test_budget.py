@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from posenc.api import run_evaluation
 from posenc.cli import main
 from posenc.data.build_data import build_data
 from posenc.data.dataset import TokenArray
@@ -18,6 +19,7 @@ from posenc.evaluation.windows import Budget, TokenWindows
 from posenc.runs.evaluation_rows import largest_rows, merge_rows, read_rows
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.tracker import NullTracker
 
 TOKENS = TokenArray(np.arange(1000), words=1, bytes=1, documents=1, eos_id=0)
 
@@ -101,6 +103,20 @@ def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
     for old, file in ((arrays, run.positions_file), (blocks, run.blocks_file)):
         new = read_arrays(file)
         assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
+
+
+def test_an_evaluation_is_logged_with_the_settings_of_the_training(
+    short_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[Any] = []
+
+    class Recorder(NullTracker):
+        def start(self, run: RunDirectory, config: Any, job_type: Any = "train") -> None:
+            logged.append((config, job_type))
+
+    monkeypatch.setattr(run_evaluation, "build_tracker", lambda config: Recorder())
+    assert main(["evaluate", f"run={short_run.path}", "evaluation.lengths=[36]"]) == 0
+    assert logged == [(short_run.config(), "evaluate")]
 
 
 def test_a_budget_of_seconds_replaces_only_a_row_of_the_same_tokens(tmp_path: Path) -> None:

@@ -176,6 +176,8 @@ def test_the_swaps_of_a_curve_are_lines_of_one_panel(experiment, evaluation_row)
         for plot in plots
         if plot["metrics"][0].endswith("nonoverlapping/perplexity")
     ]
+    tables = [p for p in panels(workspace) if "swap_table" in str(p["config"])]
+    assert [table["viewType"] for table in tables] == ["Weave"]
     swaps = ["ntk", "pi", "yarn-factor=4"]
     assert perplexities == [
         ["nonoverlapping"],

@@ -19,7 +19,7 @@ from posenc.runs.loss_arrays import merge_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking import wandb_client
 from posenc.tracking.wandb_client import FINISH_TIMEOUT
-from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
+from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
 from posenc.tracking.wandb_tracker import WandbTracker
 
 HANG = pytest.param("hang", marks=pytest.mark.slow)
@@ -122,6 +122,23 @@ def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
     files = {file.split("/")[1]: saved["uploads"][file] for file in saved["uploads"] if "/" in file}
     assert sorted(files) == ["images", "table"]
     assert {row[4]: row[5] for row in json.loads(files["table"])["data"]} == losses
+
+
+def test_swaps_are_logged_once_as_a_table_of_swap_factor_and_length(
+    server, run, config, evaluation_row
+):
+    swaps = {None: 30.0, "yarn": 25.0, "yarn factor=4": 20.0}
+    merge_rows(run.evaluation_file, [evaluation_row(256, p, swap=s) for s, p in swaps.items()])
+    for _ in range(2):
+        track(run, config, [])
+    ((run_id, saved),) = server.runs.items()
+    tables = [row[SWAP_TABLE_KEY] for row in server.history(run_id) if SWAP_TABLE_KEY in row]
+    assert [table["nrows"] for table in tables] == [3]
+    (file,) = (f for f in saved["uploads"] if SWAP_TABLE_KEY in f)
+    table = json.loads(saved["uploads"][file])
+    assert table["columns"][:4] == ["swap", "factor", "length", "perplexity"]
+    rows = {tuple(row[:4]) for row in table["data"]}
+    assert rows == {("none", None, 256, 30), ("yarn", None, 256, 25), ("yarn", 4, 256, 20)}
 
 
 @pytest.mark.parametrize("without_wandb", [False, True], ids=["offline files", "none"])

@@ -103,7 +103,7 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
 
         device = select_device(config)
         rows = evaluate(run, config, data, keys, device, on_progress, evaluation.kernel)
-    tracker.start(run, config, "evaluate")
+    tracker.start(run, run.config(), "evaluate")  # not the settings of this evaluation
     tracker.finish(failed=False)
     return rows
 

@@ -119,7 +119,7 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
 def _swap_table(swapped: Sequence[ResultSet]) -> Table:
     """Return a table of swaps by parameter, at the longest of the lengths with the most values."""
     values = {
-        (curves.swapped, *row.curve.label.partition(" ")[::2]): row.values
+        (curves.swapped or "", *row.curve.label.partition(" ")[::2]): row.values
         for curves, rows in swapped
         for row in rows
     }

@@ -14,9 +14,10 @@ from posenc.tracking.wandb_history import (
     EVALUATION_AXES,
     evaluation_history,
     swap_curves,
+    swap_rows,
     training_row,
 )
-from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
+from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
 from posenc.tracking.wandb_summary import MAIN_PROTOCOL, run_summary
 
 
@@ -70,7 +71,8 @@ def read_logged_keys(folder: Path, corrupt: Collection[str] = ()) -> LoggedKeys:
         history=_history_keys(pairs),
         summary=tuple(dict.fromkeys(key for pair in pairs for key in run_summary(*pair))),
         config=tuple(dict.fromkeys(key for pair in pairs for key in _config_keys(*pair))),
-        media=(TABLE_KEY, IMAGE_KEY) if has_positions else (),
+        media=((TABLE_KEY, IMAGE_KEY) if has_positions else ())
+        + ((SWAP_TABLE_KEY,) if any(swap_rows(run.rows()) for run in runs) else ()),
         figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
         train_lengths=tuple(sorted({config.train_length for config in configs})),
         encoding_key="encoding" if one_variant_per_encoding else "variant",

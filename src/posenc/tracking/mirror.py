@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.mirror_file import DIFF_FILE, MirrorFile
+from posenc.tracking.mirror_file import DIFF_FILE, MEDIA_KEY, SWAPS_KEY, MirrorFile
 from posenc.tracking.wandb_history import Row, training_row
 from posenc.tracking.wandb_summary import run_summary
 from posenc.training.checkpoint import list_checkpoints
@@ -42,7 +42,7 @@ class Mirror:
         if (diff := self.directory.path / DIFF_FILE).exists():
             self.run.save(str(diff), base_path=str(diff.parent), policy="now")
         if self.directory.rows():
-            from posenc.tracking.wandb_media import position_media  # imports Altair, which is slow
+            from posenc.tracking import wandb_media  # imports Altair, which is slow
 
             mirror_file = MirrorFile(self.directory)
             mirror_file.add_new_results(self.config)
@@ -50,8 +50,11 @@ class Mirror:
             for entry in mirror_file.entries:
                 if "row" in entry:
                     self._log(entry["step"], entry["row"])
-                elif entry["step"] > self.last_step and entry is mirror_file.newest_media:
-                    self._log(entry["step"], position_media(self.directory, self.config))
+                elif entry["step"] > self.last_step and entry is mirror_file.newest(MEDIA_KEY):
+                    media = wandb_media.position_media(self.directory, self.config)
+                    self._log(entry["step"], media)
+                elif entry["step"] > self.last_step and entry is mirror_file.newest(SWAPS_KEY):
+                    self._log(entry["step"], wandb_media.swap_table(self.directory))
         self.run.summary.update(run_summary(self.directory, self.config))
 
     def _log_console(self) -> None:

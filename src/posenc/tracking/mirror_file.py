@@ -21,9 +21,14 @@ from posenc.tracking.wandb_config import (
     sweep_trial_id,
     wandb_folder,
 )
-from posenc.tracking.wandb_history import EVALUATION_AXES, Row, evaluation_history
+from posenc.tracking.wandb_history import (
+    EVALUATION_AXES,
+    Row,
+    evaluation_history,
+    swap_rows,
+)
 
-MEDIA_KEY = "loss_by_position"
+MEDIA_KEY, SWAPS_KEY = "loss_by_position", "swaps"
 DIFF_FILE = "diff.patch"
 FILE_TYPES = {
     "identity": dict,
@@ -41,8 +46,9 @@ class MirrorFile:
     """`mirror.json`: the W&B run's id, the steps of its evaluation results, and its offline files.
 
     `identity` is written when the run first starts. Each entry is `{"step", "row"}` with a history
-    row, or `{"step", "loss_by_position"}` with a digest of the losses in the table and the image.
-    `logged_characters` is the number of characters of run.log that are on the server. `file_sizes`
+    row, `{"step", "loss_by_position"}` with a digest of the losses in the table and the image, or
+    `{"step", "swaps"}` with a digest of the table of swaps. `logged_characters` is the number of
+    characters of run.log that are on the server. `file_sizes`
     has the size in bytes of each offline run file once all rows have been logged. It is empty if
     the rows are on the server, and None while the W&B run is open or after it has failed.
     """
@@ -72,9 +78,9 @@ class MirrorFile:
         """`git_commit` and `git_dirty` at the time of the first start, if known."""
         return {key: value for key, value in self.identity.items() if key.startswith("git_")}
 
-    @property
-    def newest_media(self) -> dict[str, Any] | None:
-        return next((entry for entry in reversed(self.entries) if MEDIA_KEY in entry), None)
+    def newest(self, kind: str) -> dict[str, Any] | None:
+        """Return the last entry that has the key `kind`: MEDIA_KEY or SWAPS_KEY."""
+        return next((entry for entry in reversed(self.entries) if kind in entry), None)
 
     @property
     def is_complete(self) -> bool | None:
@@ -124,9 +130,11 @@ class MirrorFile:
         new_entries: list[dict[str, Any]] = [
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
-        digest = _digest(arrays)
-        if arrays and (self.newest_media or {}).get(MEDIA_KEY) != digest:
-            new_entries.append({MEDIA_KEY: digest})
+        swaps = swap_rows(results)
+        media = {MEDIA_KEY: _digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
+        for kind, content in ((MEDIA_KEY, arrays), (SWAPS_KEY, swaps)):
+            if content and (self.newest(kind) or {}).get(kind) != media[kind]:
+                new_entries.append({kind: media[kind]})
         if new_entries:
             used_steps = [e["step"] for e in [*self.entries, *self.directory.metrics()[-1:]]]
             first_step = max(used_steps, default=0) + 1
@@ -179,6 +187,10 @@ def _curve_point(row: Row) -> tuple[Any, ...]:
     """Return the key of a history row: its axis, its value on that axis, and its metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
+
+
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _digest(arrays: dict[str, Any]) -> str:

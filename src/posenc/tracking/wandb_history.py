@@ -1,12 +1,13 @@
 """Rows of W&B's history: training metrics, extrapolation curves and loss by position."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
+from posenc.config.swaps import NO_SWAP
 from posenc.runs.evaluation_rows import largest_rows
 from posenc.runs.loss_arrays import BY_POSITION, bin_positions, positions_name, sums_and_counts
 from posenc.runs.run_directory import STOPPED_EARLY
@@ -32,6 +33,8 @@ TRAINING_METRICS = {
     "validation_loss": "validation/loss",
 }
 """Key of `metrics.jsonl` -> W&B's metric name."""
+MEASUREMENT_KEYS = ("data", "split", "protocol", "stride")
+SWAP_COLUMNS = ("swap", "factor", "length", "perplexity", *MEASUREMENT_KEYS)
 EVALUATION_METRICS = ("perplexity", "loss", "accuracy", "exact")
 Row = dict[str, Any]
 
@@ -70,6 +73,27 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
     curve = _extrapolation_curve(row, config)
     metrics = {f"{curve}/{name}": row[name] for name in EVALUATION_METRICS if name in row}
     return {LENGTH_AXIS: row["length"], **metrics}
+
+
+def swap_rows(rows: Sequence[Row]) -> list[list[Any]]:
+    """Return the rows of the table of swaps (SWAP_COLUMNS); [] if no swap was evaluated.
+
+    They are for the final weights. `factor` is None for the swap's default and for `none`, which is
+    the unchanged encoding; other parameters are part of the swap's name.
+    """
+    final = [row for row in largest_rows(rows) if row.get("at_tokens") is None]
+    swapped = {tuple(row[key] for key in MEASUREMENT_KEYS) for row in final if row["swap"]}
+    table = []
+    for row in final:
+        measurement = tuple(row[key] for key in MEASUREMENT_KEYS)
+        if measurement in swapped:
+            words = (row["swap"] or NO_SWAP).split()
+            factors = [word for word in words if word.startswith("factor=")]
+            name = " ".join(word for word in words if word not in factors)
+            factor = float(factors[0].removeprefix("factor=")) if factors else None
+            measured = row["data_name"], *measurement[1:]
+            table.append([name, factor, row["length"], row.get("perplexity"), *measured])
+    return table
 
 
 def swap_curves(rows: list[Row], config: DictConfig) -> dict[str, str]:

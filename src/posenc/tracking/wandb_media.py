@@ -1,4 +1,4 @@
-"""Loss by position as a W&B table and image."""
+"""Loss by position as a W&B table and image, and the perplexities of swaps as a table."""
 
 import io
 from typing import Any
@@ -10,9 +10,10 @@ from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.wandb_history import loss_by_position
+from posenc.tracking.wandb_history import SWAP_COLUMNS, loss_by_position, swap_rows
 
 TABLE_KEY, IMAGE_KEY = "loss_by_position_table", "loss_by_position_image"
+SWAP_TABLE_KEY = "swap_table"
 COLUMNS = ("data", "split", "swap", "length", "position", "loss", "tokens")
 Curves = dict[tuple[str, str, str, int], list[tuple[float, float, int]]]
 """(data, split, swap, length) -> bins of (position, loss, tokens)."""
@@ -34,6 +35,14 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     image = Image.open(io.BytesIO(_png(curves, directory.name, config)))
     table = wandb.Table(columns=list(COLUMNS), data=data)
     return {TABLE_KEY: table, IMAGE_KEY: wandb.Image(image)}
+
+
+def swap_table(directory: RunDirectory) -> dict[str, Any]:
+    """Return a table for `run.log` with the perplexity of every swap, factor and length."""
+    import wandb
+
+    data: list[Any] = swap_rows(directory.rows())
+    return {SWAP_TABLE_KEY: wandb.Table(columns=list(SWAP_COLUMNS), data=data)}
 
 
 def _png(curves: Curves, title: str, config: DictConfig) -> bytes:

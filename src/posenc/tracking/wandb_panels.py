@@ -7,7 +7,7 @@ from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_history import EVALUATION_AXES, LENGTH_AXIS, POSITION_AXIS
-from posenc.tracking.wandb_media import IMAGE_KEY, TABLE_KEY
+from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
 from posenc.tracking.wandb_workspaces_api import set_id
 
 SPEED_KEY = "cost/training_tokens_per_second"
@@ -31,7 +31,11 @@ def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]
     A heading whose metrics the runs do not log has no panels.
     """
     return {
-        "Extrapolation": [*_extrapolation_panels(keys, group_by), *_ratio_panels(keys, group_by)],
+        "Extrapolation": [
+            *_extrapolation_panels(keys, group_by),
+            *_swap_panels(keys),
+            *_ratio_panels(keys, group_by),
+        ],
         "Loss by position": [*_position_panels(keys, group_by), *_position_media_panels(keys)],
         "Cost against quality": _cost_panels(keys),
         "Training": _training_panels(keys, group_by),
@@ -53,6 +57,11 @@ def _extrapolation_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
         for suffix, title in EXTRAPOLATION_TITLES.items()
         for curves in keys.curve_keys("extrapolation/", suffix)
     ]
+
+
+def _swap_panels(keys: LoggedKeys) -> list[Panel]:
+    has_swaps = SWAP_TABLE_KEY in keys.media
+    return [wr.WeavePanelSummaryTable(table_name=SWAP_TABLE_KEY)] if has_swaps else []
 
 
 def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
@@ -78,7 +87,7 @@ def _position_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
 
 
 def _position_media_panels(keys: LoggedKeys) -> list[Panel]:
-    if not keys.media:
+    if IMAGE_KEY not in keys.media:
         return []
     images = wr.MediaBrowser(title="Loss by position for each run", media_keys=[IMAGE_KEY])
     return [images, wr.WeavePanelSummaryTable(table_name=TABLE_KEY)]
