@@ -39,8 +39,8 @@ def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
     merge_rows(run.evaluation_file, [smaller], run.config().planned.hash)
     frame = posenc.results(tmp_path)
     assert len(frame) == len(posenc.results(trained_runs["rope"].path.parent)) + 1
-    comparable = dict(zip(frame["count"], frame["comparable"], strict=True))
-    assert comparable[row["count"]] and not comparable[24]
+    assert list(frame.comparable[frame["count"] == 24]) == [False]
+    assert frame.comparable[frame["count"] == row["count"]].all()
 
 
 def test_a_corrupt_run_is_left_out_with_a_warning(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from compositions import composer
 from posenc.benchmark import estimate as estimate_module
+from posenc.benchmark import training_memory
 from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, mean_length
 from posenc.benchmark.estimate_tables import total_cost
 from posenc.benchmark.expected_data import expected_data
@@ -80,6 +81,25 @@ def test_activations_equal_what_autograd_saves(
         model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
     real = sum(storage.nbytes() for storage in saved.values())
     assert saved_activation_bytes(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+
+
+@pytest.mark.parametrize("encoding", ["t5", "fire", "window"])
+def test_the_activations_of_many_sequences_follow_from_those_of_one_and_two(
+    planned: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = planned(f"encoding={encoding}", "kernel=blocks", "model.layers=3")
+    measured: list[int] = []
+    measure = training_memory._saved_bytes
+    monkeypatch.setattr(
+        training_memory,
+        "_saved_bytes",
+        lambda *arguments: (measured.append(arguments[2]), measure(*arguments))[1],
+    )
+    total = saved_activation_bytes(config, 257, 8, gpu=True)
+    assert measured == [1, 2]
+    monkeypatch.setattr(training_memory, "SEQUENCE_HOOKS", ("bias", "window"))  # measured in full
+    exact = saved_activation_bytes(config, 257, 8, gpu=True)
+    assert measured[2:] == [8] and total == pytest.approx(exact, rel=0.005)
 
 
 def test_runs_that_differ_only_in_their_seed_are_estimated_once(

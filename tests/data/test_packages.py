@@ -58,6 +58,16 @@ def test_no_package_is_in_two_splits(corpus: Callable[[float], PackagesCorpus]) 
     assert list(corpus(0.7).documents("test")) == []
 
 
+def test_the_validation_split_is_read_without_the_train_split(
+    corpus: Callable[[float], PackagesCorpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda p: (read.append(p.name), read_bytes(p))[1])
+    assert list(corpus(0.7).documents("validation")) == [source("c")]
+    assert sorted(read) == ["c.py", "empty.py"]
+
+
 def test_a_near_duplicate_is_kept_in_the_held_out_split_only(
     corpus: Callable[[float], PackagesCorpus], install: Install
 ) -> None:

@@ -151,5 +151,8 @@ def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: 
 
 
 def _with_width(v: Tensor, width: int) -> Tensor:
-    """Return v with zeros appended to its channels; `pad` would copy v even if it has the width."""
+    """Return v with zeros appended to its channels.
+
+    `pad` copies even if nothing is appended, and the copies of all blocks would be saved.
+    """
     return v if v.shape[-1] == width else pad(v, (0, width - v.shape[-1]))

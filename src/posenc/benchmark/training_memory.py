@@ -16,7 +16,7 @@ from posenc.attention.choice import KernelChoice, attend_with, layer_choices
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import Encoding, layer_encodings
 from posenc.model.build import build_encoding
 from posenc.model.loss import LOGITS_BUDGET
 from posenc.model.transformer import Decoder
@@ -29,6 +29,10 @@ HEAP_FRAGMENTATION = 0.45
 It includes oneDNN's copies of transposed operands. On processors without AVX-512, where oneDNN's
 product is not used, 0.2 was measured: the estimate is too high there.
 """
+
+
+SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
+"""An encoding that overrides one of these hooks may have other biases for each sequence."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,31 @@ def saved_activation_bytes(
 ) -> int:
     """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
 
-    Runs the model's code on fake tensors, which have shapes but no values. Raises
+    Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
+    in blocks of rows, many sequences need many blocks, which takes seconds. Unless the scores
+    depend on the content, the bytes then follow from those of one and two sequences: biases are
+    shared, and everything else is proportional to the sequences. Raises
     DataDependentOutputException if the encoding branches on values.
     """
-    modules, length = list(config.modules), config.train_length
-    encoding = build_encoding(config, modules)
+    encoding = build_encoding(config, list(config.modules))
     device = torch.device("cuda" if gpu else "cpu")
     choices = layer_choices(config.kernel, encoding, device, attention_dtype(config.precision))
+    in_blocks = any(choice.name == "blocks" for choice in choices)
+    per_sequence = any(e.overrides(h) for e in layer_encodings(encoding) for h in SEQUENCE_HOOKS)
+    if not in_blocks or per_sequence or sequences < 3:
+        return _saved_bytes(config, vocab_size, sequences, encoding, choices)
+    one, two = (_saved_bytes(config, vocab_size, n, encoding, choices) for n in (1, 2))
+    return one + (sequences - 1) * (two - one)
+
+
+def _saved_bytes(
+    config: DictConfig,
+    vocab_size: int,
+    sequences: int,
+    encoding: Encoding,
+    choices: Sequence[KernelChoice],
+) -> int:
+    modules, length = list(config.modules), config.train_length
     saved = _SavedStorages()
     attend = _attend_with_choices(choices, saved)
     hooks = torch.autograd.graph.saved_tensors_hooks(saved.add, lambda tensor: tensor)

@@ -37,12 +37,14 @@ class PackagesCorpus(Corpus):
             raise ConfigError(f"data.max_overlap={max_overlap} must be between 0 and 1")
         self._held_out = {"validation": list(validation), "test": list(test)}
         self._max_overlap = max_overlap
+        self._read: dict[str, list[tuple[str, str]]] = {}
+        self._seen: set[int] = set()
 
     def splits(self) -> tuple[str, ...]:
         return SPLITS
 
     def documents(self, split: str) -> Iterator[str]:
-        for _, text in self._files[split]:
+        for _, text in self._files(split):
             yield text
 
     def split_digest(self, split: str) -> str:
@@ -52,19 +54,24 @@ class PackagesCorpus(Corpus):
         }
         return json_digest({"split": split, "files": files, "overlap": self._max_overlap})
 
-    @cached_property
-    def _files(self) -> dict[str, list[tuple[str, str]]]:
-        """Paths and texts by split, without near-duplicates."""
-        seen: set[int] = set()
-        files: dict[str, list[tuple[str, str]]] = {}
-        for split, sources in self._sources.items():
-            files[split] = []
-            for path, text in _texts(sources):
-                lines = _line_hashes(text)
-                if lines and len(lines & seen) <= self._max_overlap * len(lines):
-                    files[split].append((path, text))
-                    seen |= lines
-        return files
+    def _files(self, split: str) -> list[tuple[str, str]]:
+        """Return paths and texts of a split, without near-duplicates; later splits are not read."""
+        for name, sources in self._sources.items():
+            if split in self._read:
+                break
+            if name not in self._read:
+                self._read[name] = list(self._without_duplicates(sources))
+        return self._read[split]
+
+    def _without_duplicates(
+        self, sources: Sequence[tuple[Distribution, PackagePath]]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the files that are not near-duplicates of those of this and earlier splits."""
+        for path, text in _texts(sources):
+            lines = _line_hashes(text)
+            if lines and len(lines & self._seen) <= self._max_overlap * len(lines):
+                yield path, text
+                self._seen |= lines
 
     @cached_property
     def _sources(self) -> dict[str, list[tuple[Distribution, PackagePath]]]:
