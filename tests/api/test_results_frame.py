@@ -33,7 +33,7 @@ def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
         shutil.copytree(run.path, tmp_path / run.name)
     run = RunDirectory(tmp_path / trained_runs["rope"].name)
     run.blocks_file.unlink(missing_ok=True)
-    row = run.rows()[0]
+    row = max(run.rows(), key=lambda row: row["count"])  # that of both runs
     smaller = {key: value for key, value in row.items() if not key.startswith("perplexity_per")}
     smaller |= {"count": 24, "budget_tokens": 24, "sum": row["loss"] * 24}
     merge_rows(run.evaluation_file, [smaller], run.config().planned.hash)
