@@ -41,6 +41,44 @@ def test_options_are_completed_after_a_comma_too() -> None:
     ]
 
 
+def test_keys_are_those_of_the_chosen_options() -> None:
+    line = "posenc train encoding="
+    keys = set(completions(f"{line}alibi encoding."))
+    assert "encoding.slopes=" in keys and "encoding.num_buckets=" not in keys
+    assert (
+        keys
+        < set(completions(f"{line}alibi,t5 encoding."))
+        < set(completions("posenc train encoding."))
+    )
+
+
+def test_settings_with_a_few_values_are_completed() -> None:
+    assert completions("posenc train kernel=fl") == ["kernel=flex"]
+    assert completions("posenc train precision=") == ["precision=bf16", "precision=float32"]
+
+
+def test_options_of_a_config_folder_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf" / "encoding").mkdir(parents=True)
+    (tmp_path / "conf" / "encoding" / "mine.yaml").write_text("slope_of_mine: 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert completions("posenc train --config-dir co") == ["conf/"]
+    for flag in ("--config-dir conf", "--config-dir=conf"):
+        assert completions(f"posenc train {flag} encoding=min") == ["encoding=mine"]
+        keys = completions(f"posenc train {flag} encoding=mine encoding.")
+        assert "encoding.slope_of_mine=" in keys
+
+
+def test_runs_in_another_folder_are_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere" / "mine").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "mine" / "plan.json").touch()
+    monkeypatch.chdir(tmp_path)
+    assert completions("posenc report outputs_dir=elsewhere name=") == ["name=mine"]
+
+
 def test_experiments_and_run_directories_are_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,16 +5,18 @@ word.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
 from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
-from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups
+from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups, option_files
 
 SCRIPTS = {
     "bash": """
@@ -22,6 +24,7 @@ _posenc() {
     local line="${COMP_LINE:0:COMP_POINT}" word
     COMPREPLY=()
     while IFS= read -r word; do
+        [[ -n $word ]] || continue  # nothing completes the word
         # Readline replaces only the part of a word after its last word break.
         [[ ${line##* } == *=* && $COMP_WORDBREAKS == *=* ]] && word="${word#*=}"
         COMPREPLY+=("$word")
@@ -62,7 +65,26 @@ OTHER_KEYS = {
 }
 """Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
 SAFE_NAME = re.compile(r"[\w./+-]+")
-FOLDER_COMMANDS = ("report", "status", "sync", "dashboard", "clean")
+POSITIONAL_FOLDER = ("report", "status", "sync", "dashboard")
+"""The commands that take the name of an experiment without `name=`."""
+FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the words before the cursor decide: folders, and the options of each config group."""
+
+    config_dirs: list[Path]
+    outputs: Path
+    options: dict[str, set[str]]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Self:
+        config_dirs = [Path(after) for word, after in pairwise(words) if word == "--config-dir"]
+        pairs = {key: value for key, _, value in (word.partition("=") for word in words)}
+        config_dirs += [Path(pairs["--config-dir"])] if pairs.get("--config-dir") else []
+        options = {key: set(value.split(",")) for key, value in pairs.items()}
+        return cls(config_dirs, Path(pairs.get("outputs_dir") or OUTPUTS), options)
 
 
 def run(arguments: Arguments) -> int:
@@ -85,16 +107,21 @@ def completions(line: str) -> list[str]:
     command = words[1]
     if command not in COMMANDS:
         return []
+    context = Context.of(words[2:])
+    if words[-1] == "--config-dir":
+        return _matching([f"{path}/" for path in Path().glob(f"{last}*/")], last)
     if last.startswith("-"):
         return _matching([*FLAGS.get(command, ()), "--config-dir", "--help"], last)
     if command in ("list", "completion"):
         return _matching(groups() if command == "list" else tuple(SCRIPTS), last)
     key, is_value, value = last.partition("=")
     if not is_value:
-        keys = [_next_part(f"{key}=", last) for key in _keys(command)]
-        return _matching([*_folders(command), *keys], last)
+        keys = [_next_part(f"{key}=", last) for key in _keys(command, context)]
+        folders = _values("name", context) if command in POSITIONAL_FOLDER else []
+        return _matching([*folders, *keys], last)
     chosen, comma, current = value.rpartition(",")
-    return [f"{key}={chosen}{comma}{option}" for option in _matching(_values(key), current)]
+    values = _matching(_values(key, context), current)
+    return [f"{key}={chosen}{comma}{option}" for option in values]
 
 
 def _matching(words: Iterable[str], start: str) -> list[str]:
@@ -107,27 +134,27 @@ def _next_part(key: str, start: str) -> str:
     return key[: len(start)] + part + dot
 
 
-def _folders(command: str) -> list[str]:
-    """Return the names of experiments if the command takes one as a positional argument."""
-    return _values("name") if command in FOLDER_COMMANDS and command != "clean" else []
-
-
-def _values(key: str) -> list[str]:
-    """Return the options of a config group, the experiments or the run directories.
+def _values(key: str, context: Context) -> list[str]:
+    """Return the options of a config group, the experiments, the run directories or the choices.
 
     Names that posenc does not give to its folders are left out: the shell would run a command in
     them.
     """
-    names = list(allowed_options(key))
+    names = allowed_options(key, context.config_dirs)
     if key == "name":
-        names = [file.parent.name for file in OUTPUTS.glob("*/plan.json")]
-    if key == "run":
-        names = [str(file.parent) for file in OUTPUTS.glob("*/*/config.yaml")]
+        names = [file.parent.name for file in context.outputs.glob("*/plan.json")]
+    elif key == "run":
+        names = [str(file.parent) for file in context.outputs.glob("*/*/config.yaml")]
+    elif not names:
+        from posenc.config.settings import TYPES  # imports OmegaConf
+
+        choices = TYPES.get(key)
+        names = [str(choice).lower() for choice in choices] if isinstance(choices, tuple) else []
     return [name for name in names if SAFE_NAME.fullmatch(name)]
 
 
-def _keys(command: str) -> list[str]:
-    """Return the keys of a command, and those of the options of its config groups."""
+def _keys(command: str, context: Context) -> list[str]:
+    """Return the keys of a command, and those of the chosen, or all, options of its groups."""
     if command in FOLDER_COMMANDS:
         return [*FOLDER_KEYS, *OTHER_KEYS.get(command, ())]
     file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
@@ -136,9 +163,9 @@ def _keys(command: str) -> list[str]:
     chosen = {name for entry in entries if isinstance(entry, dict) for name in entry}
     available = [group for group in groups() if group.split("/")[0] in chosen]
     for group in set(available) - set(EXPERIMENT_GROUPS):
-        prefix = group.replace("/", ".")
-        for option in (conf_dir() / group).glob("*.yaml"):
-            keys += [f"{prefix}.{key}" for key in _dotted_keys(option)]
+        prefix, files = group.replace("/", "."), option_files(group, context.config_dirs)
+        names = files.keys() & context.options.get(group, ()) or files.keys()
+        keys += [f"{prefix}.{key}" for name in names for key in _dotted_keys(files[name])]
     return [*keys, *available, *OTHER_KEYS.get(command, ())]
 
 
