@@ -56,6 +56,12 @@ def test_the_same_seed_generates_the_same_text(rope: posenc.LoadedRun) -> None:
     assert len(rope.generate(tokens=30, seed=3)) > 0
 
 
+def test_a_text_must_be_a_string(rope: posenc.LoadedRun) -> None:
+    for call in (rope.score, rope.generate):
+        with pytest.raises(TypeError, match="must be a string, not int"):
+            call(5)  # pyrefly: ignore[bad-argument-type]
+
+
 def test_a_text_longer_than_the_encoding_supports_is_refused(
     trained_runs: dict[str, RunDirectory],
 ) -> None:

@@ -33,7 +33,7 @@ def test_a_sweep_is_trained_silently_and_only_once(
         (["encoding=ropee"], r"encoding=ropee: unknown option \(nearest: rope"),
         ("encoding=rope tokns=5", "unknown key tokns"),
         (["experiment=alibi_cost"], "run posenc bench experiment=alibi_cost"),
-        (["hydra.run.dir=x"], "only hydra/launcher"),
+        (["hydra.run.dir=x"], "outputs_dir="),
         (["retry=maybe"], "retry='maybe' must be true or false"),
     ],
 )

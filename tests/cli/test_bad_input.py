@@ -184,6 +184,8 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["trian"], "nearest: train"),
         (["list", "encodings"], "nearest: encoding"),
         (["train", "--verbose"], "unknown flag --verbose"),
+        (["status", "--cfg"], "composes no configuration"),
+        (["train", "logger=[wandb,none]"], "omit it from the list"),
         (["train", "--config-dir", "nowhere"], "nowhere"),
         (["train", "encoding"], "encoding"),
         (["status", "name=5"], "name=5 must be a string"),

@@ -149,8 +149,10 @@ def test_a_single_split_is_divided_without_loss(count: int) -> None:
 
 
 def test_a_dataset_must_be_named() -> None:
-    with pytest.raises(ConfigError, match=r"data.path=OWNER/NAME and data.revision=COMMIT"):
+    with pytest.raises(ConfigError, match=r"set data.path=OWNER/NAME$"):
         HubCorpus(**(PARAMETERS | {"path": None}))
+    with pytest.raises(ConfigError, match=r"data.path=OWNER/NAME and data.revision=COMMIT"):
+        HubCorpus(**(PARAMETERS | {"path": None, "revision": None}))
 
 
 @pytest.mark.parametrize("revision", ["main", COMMIT[:7], COMMIT.upper()])

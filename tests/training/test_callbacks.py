@@ -1,5 +1,6 @@
 """Lightning callbacks named by `_target_`, in runs of 20 steps in this process."""
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -102,13 +103,15 @@ STOPPING_AT_15 = [
 
 
 def test_early_stopping_ends_a_run_that_is_then_evaluated_and_finished(
-    planned: PlannedRun,
+    planned: PlannedRun, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     run = finish(planned(*STOPPING_AT_15))
     validated = [row["step"] for row in run.metrics() if "validation_loss" in row]
     assert validated == [5, 10, 15] and len(run.metrics()) == 15
     checkpoint = latest_checkpoint(run.checkpoints)
     assert checkpoint is not None and checkpoint.step == 15
+    assert "a callback ended the training, after step 15" in caplog.text
     metrics, evaluated = run.metrics(), sums(run)
     assert {length for length, _, _ in evaluated} == {24, 96}
     run.evaluation_file.unlink()

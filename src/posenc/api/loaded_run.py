@@ -133,8 +133,11 @@ class LoadedRun:
         """Return the end-of-document token and the tokens of `text` on the model's device.
 
         Raises ConfigError if the tokenizer rejects the text, if there is no token to score or
-        generate, or if text and generated tokens together exceed the encoding's maximum length.
+        generate, or if text and generated tokens together exceed the encoding's maximum length, and
+        TypeError if the text is not a string.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"the text must be a string, not {type(text).__name__}")
         try:
             ids = self.tokenizer.encode(text)
         except ValueError as error:

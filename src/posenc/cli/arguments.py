@@ -125,6 +125,11 @@ def _check_part(part: str) -> None:
 
 
 def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
+    if name == CFG:
+        return ConfigError(
+            f"posenc {command} composes no configuration to print with {CFG}; that of a run is its"
+            f" config.yaml, and posenc train {CFG} prints that of a new run"
+        )
     if name in HYDRA_FLAGS:
         return ConfigError(f"posenc has no flag {word}; {HYDRA_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])

@@ -174,6 +174,8 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
         if not all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names):
             available = ", ".join(allowed_options(group, config_dirs))
             raise ConfigError(f"{line}: set {group}= to one of: {available}")
+        if isinstance(value, list) and group == "logger" and "none" in value and len(value) > 1:
+            raise ConfigError(f"{line}: none means that there is no logger; omit it from the list")
         if isinstance(value, list) and group not in LIST_GROUPS:
             raise ConfigError(
                 f"{line}: {group} is a single option; for a sweep, omit the brackets:"

@@ -40,6 +40,22 @@ MAX_KEY_LENGTH = 200
 """The maximum length of a key in characters; Hydra looks for a file with that name."""
 
 
+HYDRA_ALTERNATIVES = {
+    "sweeper": "commas make a sweep, and `posenc tune` searches with Optuna",
+    "run": "outputs_dir=... and name=... set where runs are written",
+    "sweep": "outputs_dir=... and name=... set where runs are written",
+    "job": "name=... names the experiment, and no command changes the folder",
+    "mode": "commas make a sweep",
+    "searchpath": "--config-dir FOLDER adds a folder of YAML files",
+    "callbacks": "callbacks=... takes Lightning callbacks",
+    "output_subdir": "the configuration of a run is its config.yaml",
+    **dict.fromkeys(
+        ("verbose", "job_logging", "hydra_logging"), "the messages of a run are in its run.log"
+    ),
+}
+"""The first part of a key of Hydra that has no effect -> the alternative."""
+
+
 def parse(overrides: Sequence[str]) -> list[Override]:
     """Parse overrides with Hydra's parser.
 
@@ -49,9 +65,11 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         key = override_key(override)
         is_launcher = key == "hydra/launcher" or key.startswith("hydra.launcher.")
         if key.startswith(("hydra.", "hydra/")) and not is_launcher:
-            raise ConfigError(
-                f"{key} has no effect here; only hydra/launcher and hydra.launcher.* can be set"
+            part = re.split(r"[./]", key)[1]
+            alternative = HYDRA_ALTERNATIVES.get(
+                part, "only hydra/launcher and its keys can be set"
             )
+            raise ConfigError(f"{key} has no effect here; {alternative}")
         if len(key) > MAX_KEY_LENGTH:
             raise ConfigError(f"unknown key {key}: it has more than {MAX_KEY_LENGTH} characters")
         if _nesting(override) > MAX_NESTING:
@@ -152,7 +170,10 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
     if not override.is_sweep_override():
         return [Setting(line, _to_json(override.value()))]
     if not override.is_discrete_sweep():
-        raise ConfigError(f"{line}: an interval cannot be enumerated; use range(...) or commas")
+        raise ConfigError(
+            f"{line}: an interval cannot be enumerated; use range(...) or commas, or search"
+            f" it with posenc tune"
+        )
     glob = override.value()
     if isinstance(glob, Glob):
         values = _matching_options(override, glob, config_dirs)

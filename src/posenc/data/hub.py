@@ -44,9 +44,9 @@ class HubCorpus(Corpus):
         test_fraction: float | None = None,
     ) -> None:
         if path is None or revision is None:
-            raise ConfigError(
-                "data=hub needs a dataset: set data.path=OWNER/NAME and data.revision=COMMIT"
-            )
+            examples = {"data.path=OWNER/NAME": path, "data.revision=COMMIT": revision}
+            missing = [example for example, value in examples.items() if value is None]
+            raise ConfigError(f"data=hub needs a dataset: set {' and '.join(missing)}")
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
                 f"data.revision: '{revision}' can change; use a full commit hash (40 hexadecimal"
