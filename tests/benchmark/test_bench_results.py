@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from posenc.benchmark.bench_report import cost_tables, published_tables, to_csv
+from posenc.benchmark.bench_report import cost_tables, finding, published_tables, to_csv
 from posenc.benchmark.bench_results import published_ratios, read_published
 from posenc.benchmark.cost_figure import cost_figure
 from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
@@ -106,6 +106,20 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
         ("L = 16", 1.5),
     ]
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
+
+
+def test_the_finding_names_the_fastest_and_the_slowest_variant(compared: Rows) -> None:
+    slow, fast, middle = ({**compared[0], "encoding": e} for e in ("fox", "nope", "rope"))
+    slow["milliseconds"], fast["milliseconds"], middle["milliseconds"] = 30.0, 10.0, 12.0
+    text = finding([slow, fast, middle])
+    assert text.endswith(
+        ": nope takes 10 ms, the least; rope 1.20 times as long and fox 3.00 times as long."
+    )
+    kernels = [{**fast, "kernel": "auto"}, {**slow, "encoding": "nope", "kernel": "reference"}]
+    assert "nope (kernel=auto) takes 10 ms, the least; nope (kernel=reference) 3" in finding(
+        kernels
+    )
+    assert finding([fast]).endswith("nope takes 10 ms.")
 
 
 def test_encodings_have_the_same_color_as_in_other_figures(compared: Rows) -> None:

@@ -57,6 +57,8 @@ def test_one_encoding_has_tables_a_page_and_figures(inspect: Inspect, tmp_path: 
     ids = re.findall(r'<(?:section|figure) id="([^"]+)"', page)
     assert len(ids) == len(set(ids)) > 10
     assert "Properties of alibi" in page and "posenc inspect encoding=alibi" in page
+    finding = "tokens would receive 90% of the attention in the narrowest head of alibi."
+    assert page.index(finding) < page.index("<section")
 
 
 @pytest.mark.slow

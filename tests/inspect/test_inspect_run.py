@@ -54,7 +54,9 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
     assert "Attention by layer" in printed and "Distance between two" in printed
     page = Path(printed.split()[-1])
     assert page == run.path / "inspect" / "index.html"
-    assert run.name in page.read_text()
+    text = page.read_text()
+    assert run.name in text
+    assert text.index("In windows of L = 24 tokens, the mean") < text.index("<section")
     figures = {"attention_by_distance", "attention_by_position", "frequencies"}
     for kind in ("png", "svg", "csv"):
         assert figures <= {path.stem for path in page.parent.glob(f"*.{kind}")}

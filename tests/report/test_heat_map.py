@@ -66,6 +66,13 @@ def test_many_cells_are_one_image_in_the_colours_of_the_scale() -> None:
     assert corners == [(0x67, 0x00, 0x1F), (0xF7, 0xF6, 0xF6), (0x05, 0x30, 0x61)]
 
 
+def test_many_panels_are_images_too() -> None:
+    panels = [HeatPanel(str(i), np.eye(25), range(25), range(25)) for i in range(4)]
+    assert [len(data) for data in map(cells, map(figure, panels))] == [625] * 4
+    together = heat_figure("", HeatMap("many", "", "x", "y", "value", panels, "", ""))
+    assert [len(rows) for panel in together.panels for rows in panel.data.values()] == [1] * 4
+
+
 @pytest.mark.parametrize("side", [3, 60])
 def test_files_do_not_vary_and_show_their_titles(side: int) -> None:
     panel = HeatPanel("the panel", np.eye(side), range(side), range(side))

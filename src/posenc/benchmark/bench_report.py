@@ -157,7 +157,26 @@ def _page(
     ]
     if comparisons:
         sections.insert(1, Section("comparison", "Comparisons", comparisons))
-    return Page(about["title"], about.get("question") or QUESTION, sections)
+    question = about.get("question") or QUESTION
+    return Page(about["title"], question, sections, finding=finding(rows))
+
+
+def finding(rows: Sequence[Row]) -> str:
+    """Return which variant is fastest, and by how much, in the last pass at the longest length."""
+    title, group = _groups(rows)[-1]
+    first, *others = sorted(group, key=lambda row: row["milliseconds"])
+    text = f"{title}: {_variant(first, group)} takes {_milliseconds(first['milliseconds'])} ms"
+    factors = [
+        f"{_variant(row, group)} {row['milliseconds'] / first['milliseconds']:.2f} times as long"
+        for row in (others if len(others) < 2 else [others[0], others[-1]])
+    ]
+    return f"{text}, the least; {' and '.join(factors)}." if factors else f"{text}."
+
+
+def _variant(row: Row, group: Sequence[Row]) -> str:
+    """Return the encoding of a row, and its kernel if it was measured with several."""
+    several = sum(other["encoding"] == row["encoding"] for other in group) > 1
+    return f"{row['encoding']} (kernel={row['kernel']})" if several else row["encoding"]
 
 
 def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:

@@ -48,7 +48,10 @@ class InspectionTable:
 
 @dataclass(frozen=True)
 class InspectionResults:
-    """Tables, figures and notes; `sections` maps each section of the report to its heading."""
+    """Tables, figures and notes; `sections` maps each section of the report to its heading.
+
+    `finding` answers the question in a sentence; it is empty if nothing was measured for it.
+    """
 
     title: str
     question: str
@@ -56,6 +59,7 @@ class InspectionResults:
     tables: Sequence[InspectionTable]
     figures: Sequence[Figure]
     notes: Sequence[str] = ()
+    finding: str = ""
 
 
 def make_table(
@@ -110,7 +114,8 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     files: dict[str, str | bytes] = {}
     for output in [*results.tables, *results.figures]:
         files |= output.files()
-    page = Page(results.title, results.question, _sections(results, command, list(files))).html()
+    sections = _sections(results, command, list(files))
+    page = Page(results.title, results.question, sections, finding=results.finding).html()
     for name, data in files.items():
         write_atomic(folder / name, data)
     write_atomic(folder / "index.html", page)

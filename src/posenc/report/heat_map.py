@@ -1,6 +1,7 @@
 """Heat maps: colored matrices of values, in one panel or several side by side.
 
-A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips.
+A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips. So are panels
+of evenly spaced numbers that have more than MAX_FIGURE_CELLS cells together.
 """
 
 import io
@@ -16,7 +17,7 @@ from PIL import Image
 from posenc.report.axes import TICK_LABEL, token_ticks
 from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
 
-MAX_CELLS = 1_000
+MAX_CELLS, MAX_FIGURE_CELLS = 1_000, 2_000
 NAMED_ROW_HEIGHT = 26  # pixels
 MIN_IMAGE_PIXELS = 512  # minimum length of the longer side of an image
 CIVIDIS = (  # reversed, so low values are light; safe for red-green color blindness
@@ -105,7 +106,7 @@ def _panel(heat_map: HeatMap, index: int) -> Panel:
     legend = alt.Legend(type="gradient", orient="bottom", gradientLength=240, gradientThickness=9)
     color = alt.Color("value:Q", title=heat_map.value_title, scale=scale, legend=legend)
     cells = alt.Chart(alt.NamedData(name)).encode(*_axes(heat_map, panel))
-    if panel.values.size > MAX_CELLS:
+    if _is_image(heat_map, panel):
         rows = [_extent(panel) | {"url": _png_url(panel.values, limits, colors)}]
         ends = alt.Chart(alt.Data(values=[{"value": limits[0]}, {"value": limits[-1]}]))
         layers = [cells.mark_image(aspect=False).encode(url="url:N")]
@@ -119,6 +120,13 @@ def _panel(heat_map: HeatMap, index: int) -> Panel:
     height = NAMED_ROW_HEIGHT * len(panel.rows) if _has_named_rows(panel) else HEIGHT
     chart = alt.layer(*layers).properties(width=WIDTH, height=height)
     return Panel(panel.title, {"": chart}, {name: rows})
+
+
+def _is_image(heat_map: HeatMap, panel: HeatPanel) -> bool:
+    if panel.values.size > MAX_CELLS:
+        return True
+    even = not (_has_named_rows(panel) or panel.edges or np.isnan(panel.values).any())
+    return even and sum(other.values.size for other in heat_map.panels) > MAX_FIGURE_CELLS
 
 
 def _has_named_rows(panel: HeatPanel) -> bool:

@@ -28,10 +28,14 @@ PIXELS_PER_INCH = 120
 CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
 MAX_TITLE = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
 SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # not escaped in data URLs in HTML attributes
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert includes the first one
+OMITTED_IN_IMAGES = re.compile(
+    r' ((class|role|aria-[a-z]+|pointer-events)="[^"]*"|(opacity|stroke-width)="1"|y2="0"'
+    rf'|font-family="{FONT}")'
+)  # attributes for screen readers and style sheets, defaults, and the font, which is the same
 GRAY = "#767676"  # legible on white and on dark gray
 HIDDEN = "hidden"
 END_LABELS = "end_labels"
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert includes the first one
 VEGALITE_VERSION = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 THEME: dict[str, Any] = {
     "font": FONT,
@@ -160,7 +164,9 @@ class Figure:
 
     @property
     def data_url(self) -> str:
-        return f"data:image/svg+xml,{quote(self.svg, safe=SAFE_IN_URLS)}"
+        """The figure as a data URL for an image, without attributes that do not affect it."""
+        svg = OMITTED_IN_IMAGES.sub("", self.svg).replace("<svg ", f'<svg font-family="{FONT}" ', 1)
+        return f"data:image/svg+xml,{quote(svg, safe=SAFE_IN_URLS)}"
 
     def page_data(self) -> list[dict[str, Any]]:
         """Return the data of each panel for `page.js`, and its charts in the order of `scales`."""

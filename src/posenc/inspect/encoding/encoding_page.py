@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from posenc.config.errors import plural
 from posenc.inspect.encoding import (
     attention_cost,
     extrapolation,
@@ -108,7 +109,35 @@ def inspect_encodings(
             errors_by_position(encodings),
         ],
         figures=encoding_figures(encodings),
+        finding=_finding(results),
     )
+
+
+def _finding(results: Mapping[str, PropertyValues]) -> str:
+    """Return which encodings decay fastest and slowest, by the windows of their narrowest heads."""
+    name = score_properties.WINDOW_NAMES[0]
+    values = {label: properties[name].value for label, properties in results.items()}
+    windows = {label: v for label, v in values.items() if isinstance(v, int | float)}
+    if not windows:
+        return ""
+    shortest, longest = min(windows.values()), max(windows.values())
+    text = (
+        f"If only positions mattered, the nearest {short_number(shortest)} tokens would receive"
+        f" {score_properties.WINDOW_WEIGHT:.0%} of the attention in the narrowest head of"
+        f" {_labels(windows, shortest)}"
+    )
+    if shortest == longest:
+        return f"{text}."
+    return (
+        f"{text}, which decays fastest, and the nearest {short_number(longest)} in that of"
+        f" {_labels(windows, longest)}, which decays slowest."
+    )
+
+
+def _labels(windows: Mapping[str, float], size: float) -> str:
+    """Return the first encoding with this window, and the number of others."""
+    first, *others = (label for label, window in windows.items() if window == size)
+    return f"{first} (and of {plural(len(others), 'other')})" if others else first
 
 
 def measure(inspected: InspectedEncoding) -> PropertyValues:

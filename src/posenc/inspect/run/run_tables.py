@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Sequence
 from math import pi, sqrt
 
-from posenc.inspect.inspection import InspectionResults, InspectionTable, make_table
+from posenc.inspect.inspection import (
+    InspectionResults,
+    InspectionTable,
+    make_table,
+    short_number,
+)
 from posenc.inspect.run.observe import Row
 from posenc.inspect.run.run_figures import run_figures
 from posenc.inspect.run.run_measurements import RunMeasurements
@@ -76,6 +81,31 @@ def run_results(
         tables=run_tables(measurements.tables, train_length),
         figures=run_figures(measurements.tables, train_length, encoding),
         notes=measurements.notes,
+        finding=_finding(measurements.tables["heads"], train_length),
+    )
+
+
+def _finding(heads: Sequence[Row], train_length: int) -> str:
+    """Return how far attention reaches, and what changes in the longest windows."""
+    by_length = _group(heads, "length")
+    layers = {
+        layer: _mean(rows, "distance")
+        for (layer,), rows in _group(by_length[(train_length,)], "layer").items()
+    }
+    low, high = min(layers, key=layers.__getitem__), max(layers, key=layers.__getitem__)
+    text = (
+        f"In windows of L = {train_length} tokens, the mean distance of attention is"
+        f" {short_number(layers[low])} tokens in layer {low}"
+    )
+    text += f" and {short_number(layers[high])} in layer {high}" if high != low else ""
+    (longest,) = max(by_length)
+    if longest == train_length:
+        return f"{text}."
+    rows = by_length[(longest,)]
+    return (
+        f"{text}. In windows of {longest} tokens, {_mean(rows, 'beyond'):.1%} of the attention is"
+        f" at distances of L or more, and that to the nearest L/2 tokens shifts by"
+        f" {short_number(_mean(rows, 'shift'))} on a scale from 0 (not at all) to 1 (completely)."
     )
 
 
