@@ -66,7 +66,7 @@ def trained(
         ("A model", "model._target_", {"my_model.Centered"}),
         ("A dataset", "data._target_", {"my_data.Counting"}),
         ("An experiment", "choices.encoding", {"alibi", "rope"}),
-        ("An optimizer", "optimizer._target_", {"my_optimizer.Signum"}),
+        ("An optimizer", "optimizer._target_", {"my_optimizer.SignSGD"}),
         ("A callback", "callbacks.weight_norm._target_", {"my_callback.WeightNorm"}),
         (
             "Optimizers and schedules",
