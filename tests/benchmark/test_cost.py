@@ -102,6 +102,16 @@ def test_the_activations_of_many_sequences_follow_from_those_of_one_and_two(
     assert measured[2:] == [8] and total == pytest.approx(exact, rel=0.005)
 
 
+@pytest.mark.parametrize("encoding", ["rope", "t5", "gemma4"])  # the layers of the last one differ
+def test_the_activations_of_many_equal_layers_follow_from_the_first_four(
+    planned: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = planned(f"encoding={encoding}", "model.layers=12")
+    total = saved_activation_bytes(config, 257, 2, gpu=False)
+    monkeypatch.setattr(training_memory, "TRACED_LAYERS", 12)
+    assert total == saved_activation_bytes(config, 257, 2, gpu=False)
+
+
 def test_runs_that_differ_only_in_their_seed_are_estimated_once(
     planned: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,8 @@ product is not used, 0.2 was measured: the estimate is too high there.
 """
 
 
+TRACED_LAYERS = 4
+"""If all layers are equal, those after this one save as many bytes as it does."""
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
 """An encoding that overrides one of these hooks may have other biases for each sequence."""
 
@@ -183,9 +185,23 @@ def _saved_bytes(
         model = build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
         model.embedding = _ZeroEmbedding(config.model.width)
         tokens = torch.zeros(sequences, length, dtype=torch.long)
+        by_layer: list[int] = []
+        num_layers = len(model.blocks)
+        if num_layers > TRACED_LAYERS and _are_equal(model, choices):
+            model.blocks = model.blocks[:TRACED_LAYERS]
+        for block in model.blocks:
+            block.register_forward_hook(lambda *_: by_layer.append(saved.excluding(model)))
         with hooks, autocast(config.precision, torch.device("cpu")):
             model.hidden_states(tokens)
-    return saved.extra + saved.nbytes() - saved.nbytes(list(model.parameters()))
+    others = num_layers - len(by_layer)
+    return saved.excluding(model) + (others * (by_layer[-1] - by_layer[-2]) if others else 0)
+
+
+def _are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
+    """Whether all layers have the same encoding, kernel and shapes of parameters."""
+    shapes = {tuple(p.shape for p in block.parameters()) for block in model.blocks}
+    encodings = {id(encoding) for encoding in layer_encodings(model.encoding)}
+    return len(shapes) == len(encodings) == len({choice.name for choice in choices}) == 1
 
 
 class _SavedStorages:
@@ -202,6 +218,10 @@ class _SavedStorages:
         storage = tensor.untyped_storage()
         self._storages[storage._cdata] = storage
         return tensor
+
+    def excluding(self, model: nn.Module) -> int:
+        """Return all bytes so far, without those of the model's weights."""
+        return self.extra + self.nbytes() - self.nbytes(list(model.parameters()))
 
     def nbytes(self, tensors: Sequence[Tensor] | None = None) -> int:
         """Return the bytes of the saved storages, or of those that belong to `tensors`."""
