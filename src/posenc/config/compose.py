@@ -238,6 +238,9 @@ def _unknown_key(
     """Return an error that names an unknown key and similar keys of the command's options."""
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
     config = compose(command, choices, config_dirs, with_hydra=True)
+    if key.startswith("hydra.launcher."):
+        available = [f"hydra.launcher.{name}" for name in config.hydra.launcher if name[0] != "_"]
+        return ConfigError(f"unknown key {key}; available: {', '.join(available)}")
     chosen = config.hydra.runtime.choices
     known_groups = [group for group in groups() if group in chosen or _parent(group) in chosen]
     known_keys = [*known_groups, *dotted_keys(_without_hydra(config))]
