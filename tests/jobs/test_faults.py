@@ -81,16 +81,16 @@ def sums(run: RunDirectory) -> list[tuple[int, float, int]]:
 def test_out_of_memory_in_training_names_the_batch_and_a_remedy_that_works(
     small_run: SmallRun, user_module: Path
 ) -> None:
-    run = small_run(*out_of_memory(100))
+    run = small_run(*out_of_memory(150))
     assert job([str(run.path), "--module", "user_faults"]) == FAILED
     error = run.status().error
     assert error is not None and "192 tokens at once (8 x train_length=24)" in error
     assert "micro_batch_tokens=96 retry=true" in error and "2.00 GiB" in error
-    smaller = small_run(*out_of_memory(100), "micro_batch_tokens=96")
+    smaller = small_run(*out_of_memory(150), "micro_batch_tokens=96")
     assert smaller.path == run.path
     assert job([str(run.path), "--module", "user_faults"]) == FAILED
     assert "evaluation.batch_tokens=" in str(run.status().error)
-    small_run(*out_of_memory(100), "micro_batch_tokens=96", "evaluation.batch_tokens=96")
+    small_run(*out_of_memory(150), "micro_batch_tokens=96", "evaluation.batch_tokens=96")
     assert job([str(run.path), "--module", "user_faults"]) == FINISHED
 
 

@@ -134,7 +134,6 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
         ("csv", CsvTracker, False),
         ("wandb", WandbTracker, True),
         ("[csv,wandb]", CompositeTracker, True),
-        ("[none,csv]", CompositeTracker, False),
     ],
 )
 def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):
