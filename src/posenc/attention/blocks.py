@@ -53,10 +53,13 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     inputs, outputs = AttentionInputs(x, q, k, v, pos), []
     # The last block has the most keys. It is computed first, so that the others reuse its memory.
-    budget = EVALUATION_BUDGET if not training and masks_only_later_keys(encoding) else BLOCK_BUDGET
+    without_copy = not training and masks_only_later_keys(encoding)
+    budget = EVALUATION_BUDGET if without_copy else BLOCK_BUDGET
     for rows, keys in reversed(row_blocks(encoding, q, budget)):
         arguments = (encoding, inputs, rows, keys)
-        if training and saved_entries > SAVED_BUDGET:
+        if without_copy and rows.start:
+            outputs.append(attend_without_copy(encoding, inputs, rows))
+        elif training and saved_entries > SAVED_BUDGET:
             outputs.append(checkpoint(attend_block, *arguments, use_reentrant=False))
         else:
             outputs.append(attend_block(*arguments, use_cache=training and same_for_batch))
@@ -84,10 +87,6 @@ def attend_block(
     """
     if needs_scores(encoding):
         return attend_rows(encoding, inputs, rows, keys)
-    if rows.start and not torch.is_grad_enabled() and masks_only_later_keys(encoding):
-        out = attend_without_copy(encoding, inputs, rows)
-        if out is not None:
-            return out
     q, k, v = inputs.q, inputs.k, inputs.v
     compute = partial(masked_bias, encoding, inputs, rows, keys)
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
@@ -112,16 +111,14 @@ def masks_only_later_keys(encoding: Encoding) -> bool:
     return encoding.overrides("bias") and not (is_masked or any(map(encoding.overrides, others)))
 
 
-def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice) -> Tensor | None:
-    """Return the attention output of a block of rows; None if they have no bias.
+def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice) -> Tensor:
+    """Return the attention output [B, H, R, d] of a block of rows without a copy of its bias.
 
     Masking would copy the bias. Only keys within the block are masked, so that the outputs of these
     and of the earlier keys are computed separately and merged.
     """
-    x, q, k, v, pos = inputs
-    bias = score_bias(encoding, x, q, k, pos, rows, slice(0, rows.stop))
-    if bias is None:
-        return None
+    _, q, k, v, _ = inputs
+    bias = unmasked_bias(encoding, inputs, rows, slice(0, rows.stop))
     masked = ~visible_keys(encoding, rows, rows, q.device)
     own_bias = torch.where(masked, -torch.inf, bias[..., rows])
     values, scale = _with_width(v, q.shape[-1]), v.shape[-1] ** -0.5
@@ -142,12 +139,18 @@ def needs_scores(encoding: Encoding) -> bool:
 
 def masked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
     """Return the bias [1|B, 1|H, R, K] of a block, -inf where a key is masked."""
+    masked = ~visible_keys(encoding, rows, keys, inputs.q.device)
+    return torch.where(masked, -torch.inf, unmasked_bias(encoding, inputs, rows, keys))
+
+
+def unmasked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys: slice) -> Tensor:
+    """Return the bias [1|B, 1|H, R, K] of a block, which is zero if the encoding has none."""
     x, q, k, _, pos = inputs
     bias = score_bias(encoding, x, q, k, pos, rows, keys)
-    masked = ~visible_keys(encoding, rows, keys, q.device)
     if bias is None:
-        bias = torch.zeros_like(masked, dtype=score_dtype(q.dtype))[None, None]
-    return torch.where(masked, -torch.inf, bias)
+        shape = 1, 1, rows.stop - rows.start, keys.stop - keys.start
+        bias = q.new_zeros(shape, dtype=score_dtype(q.dtype))
+    return bias
 
 
 def _with_width(v: Tensor, width: int) -> Tensor:

@@ -26,23 +26,20 @@ def run(arguments: Arguments) -> int:
         planned_runs = plan_training(sweep, arguments.command_line(), status.update)
     before, after = launch_training(sweep, planned_runs)
     for planned in planned_runs:
+        name, status = planned.name, after[planned.name]
         if planned.problem:
-            console.print(f"left out {planned.name}: {planned.problem}", soft_wrap=True)
-            del before[planned.name]
-    return _summarize(before, after, sweep.folder, console)
-
-
-def _summarize(
-    before: dict[str, Status], after: dict[str, Status], folder: Path, console: Console
-) -> int:
-    """Print the skipped runs and the next command; return 0 if every run has finished, else 1."""
-    for name, status in after.items():
-        if status.state == "failed" and status == before.get(name):
+            console.print(f"left out {name}: {planned.problem}", soft_wrap=True)
+        elif status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}")
             console.print("add retry=true to rerun it")
-    if any(status.state != "finished" for status in after.values()):
+    return _summarize(after, sweep.folder, console)
+
+
+def _summarize(statuses: dict[str, Status], folder: Path, console: Console) -> int:
+    """Print the next command if every run has finished; return 0 in this case, else 1."""
+    if any(status.state != "finished" for status in statuses.values()):
         return 1
-    runs = plural(len(after), "run")
+    runs = plural(len(statuses), "run")
     console.print(
         f"{runs} finished ({folder}). Next: posenc report {experiment_arguments(folder)}",
         highlight=False,

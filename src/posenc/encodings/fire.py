@@ -95,7 +95,7 @@ def scalar_mlp_backward(
     pieces = _pieces(w, a)
     order, active = pieces.order, pieces.active
     w, a, v = w[order], a[order], v[:, order]
-    slopes = (v * w) @ active.T
+    slopes, jumps = (v * w) @ active.T, v * w.abs()
     grad_x, grad_b = torch.empty_like(x), v.new_zeros(len(v))
     sums, weighted_sums = torch.zeros_like(v), torch.zeros_like(v)  # over x at which a unit is > 0
     for columns, first, last in _column_groups(x, pieces.knots):
@@ -108,8 +108,7 @@ def scalar_mlp_backward(
         sign = w[first:last].sign()  # a rising unit is > 0 beyond its knot, a falling one before it
         sums[:, first:last] += sign * totals[:, :-1]
         weighted_sums[:, first:last] += sign * weighted[:, :-1]
-        jumps = v[:, first:last] * w[first:last].abs()
-        by_term = torch.cat([jumps, slopes[:, first, None]], dim=1).T @ grad
+        by_term = torch.cat([jumps[:, first:last], slopes[:, first, None]], dim=1).T @ grad
         grad_x[:, columns] = (by_term * terms).sum(0).view_as(x[:, columns])
         grad_b += totals[:, -1]
     grads = torch.empty_like(w), torch.empty_like(a), torch.empty_like(v)

@@ -34,12 +34,12 @@ def freeze_code(folder: Path) -> Path:
     machine may leave empty files, and a folder from another user may contain any module or
     bytecode. Raises RunError if the copy cannot be written.
     """
-    digest = code_digest()
-    target = folder / ".code" / digest
+    digest = _digest(PACKAGE, EXCLUDED)
+    target = folder / ".code" / digest[:12]
     try:
         if target.is_symlink():
             target.unlink()
-        if target.is_dir() and not _is_copy(target):
+        if target.is_dir() and not _is_copy(target, digest):
             shutil.rmtree(target)
         if not target.is_dir():
             _copy_package(target)
@@ -49,15 +49,15 @@ def freeze_code(folder: Path) -> Path:
     return target
 
 
-def _is_copy(folder: Path) -> bool:
-    """Whether a folder has the files of the package, and nothing else.
+def _is_copy(folder: Path, digest: str) -> bool:
+    """Whether a folder has the files of the package with this digest, and nothing else.
 
     Symbolic links are rejected, because a link to a folder can shadow a module of the same name.
     """
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):
         return False
-    return _digest(folder / "posenc") == _digest(PACKAGE, EXCLUDED)
+    return _digest(folder / "posenc") == digest
 
 
 def _copy_package(target: Path) -> None:

@@ -94,21 +94,21 @@ def plan(
     ]
     unique_jobs = _without_duplicates(all_jobs)
     sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}
-    problems = {
-        job.run: _directory_problem(replace(job, run=sources[job.run] or job.run))
-        for job in unique_jobs
-    }
-    if all(problems.values()):
-        raise problems[unique_jobs[0].run] or AssertionError
+    problems: dict[RunDirectory, PosencError] = {}
     for job in unique_jobs:
-        if problems[job.run]:
+        if problem := _directory_problem(replace(job, run=sources[job.run] or job.run)):
+            problems[job.run] = problem
+    if len(problems) == len(unique_jobs):
+        raise next(iter(problems.values()))
+    for job in unique_jobs:
+        if job.run in problems:
             continue
         if source := sources[job.run]:
             copy_run(source, job.run)
         _write_run(job)
     _update_plan(unique_jobs, shared, command)
     _remember(configs)
-    return [_planned_run(job, problems[job.run]) for job in unique_jobs]
+    return [_planned_run(job, problems.get(job.run)) for job in unique_jobs]
 
 
 def _planned_run(job: Job, problem: PosencError | None) -> PlannedRun:

@@ -62,14 +62,21 @@ def wandb_destination(node: DictConfig) -> str | None:
     return None
 
 
-def forget_unknown_destination(config: DictConfig) -> None:
-    """Let a saved run, which may be from someone else, not decide whether and where it is uploaded.
+def is_trusted_destination(node: DictConfig) -> bool:
+    """Whether the user has trained with the mode and project of a `logger` node, if it has any.
 
-    Unless the user has trained with the same mode and project of W&B, the mode is that of
-    WANDB_MODE, by default offline, and the entity that of the account.
+    A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """
-    destination = wandb_destination(config.logger)
-    if destination is not None and not is_known_destination(destination):
+    destination = wandb_destination(node)
+    return destination is None or is_known_destination(destination)
+
+
+def forget_unknown_destination(config: DictConfig) -> None:
+    """Reset the W&B mode and entity of a saved run unless they are trusted.
+
+    The mode is then that of WANDB_MODE, by default offline, and the entity that of the account.
+    """
+    if not is_trusted_destination(config.logger):
         for key, _ in _wandb_nodes(config.logger):
             OmegaConf.update(config, key, {"mode": None, "entity": None})
 

@@ -12,8 +12,7 @@ from posenc.config.errors import PosencError, RunError
 from posenc.runs.files import check_entries
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
-from posenc.runs.trusted_code import is_known_destination
-from posenc.tracking.build_tracker import wandb_destination, wandb_tracker
+from posenc.tracking.build_tracker import is_trusted_destination, wandb_tracker
 from posenc.tracking.mirror import permanent_rows
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
@@ -98,11 +97,9 @@ def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTrac
     the user has not trained on this machine.
     """
     logger = directory.config().logger
-    tracker, destination = wandb_tracker(logger) or WandbTracker(), wandb_destination(logger)
+    tracker = wandb_tracker(logger) or WandbTracker()
     is_account = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
-    if offline or is_account:
-        return tracker
-    if destination is None or not is_known_destination(destination):
+    if not (offline or is_account or is_trusted_destination(logger)):
         raise RunError(
             f"the run belongs to the W&B entity {tracker.entity}, for which you have not trained on"
             f" this machine; to upload it there, set WANDB_ENTITY={tracker.entity!r}"
