@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.benchmark.bench_report import cost_tables, describe_setup
-from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
+from posenc.benchmark.bench_results import compare_kernels, kernel_table
 from posenc.config.compose import compose
 from posenc.report.table import Column, Table
 

@@ -9,8 +9,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from posenc.benchmark import measuring_process
-from posenc.benchmark.attention_layer import BenchmarkedAttention
-from posenc.benchmark.measuring_process import BenchmarkedModel
+from posenc.benchmark.measuring_process import BenchmarkedAttention, BenchmarkedModel
 from posenc.benchmark.variants import Variant
 from posenc.training.optimizer import adamw
 

@@ -8,9 +8,13 @@ import pytest
 from rich.console import Console
 
 from posenc.benchmark.bench_report import cost_tables, finding, published_tables, to_csv
-from posenc.benchmark.bench_results import published_ratios, read_published
+from posenc.benchmark.bench_results import (
+    compare_kernels,
+    kernel_table,
+    published_ratios,
+    read_published,
+)
 from posenc.benchmark.cost_figure import cost_figure
-from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.errors import ConfigError
 from posenc.report.encoding_styles import encoding_style
 

@@ -13,9 +13,8 @@ from torch import Tensor
 from compositions import composer
 from posenc.benchmark import estimate as estimate_module
 from posenc.benchmark import training_memory
-from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, mean_length
+from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, expected_data, mean_length
 from posenc.benchmark.estimate_tables import total_cost
-from posenc.benchmark.expected_data import expected_data
 from posenc.benchmark.throughput import DataSheetGpu, ThisMachine
 from posenc.benchmark.training_memory import TrainingMemory, optimizer_bytes, saved_activation_bytes
 from posenc.config.components import build

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posenc.benchmark.min_cost import min_round_seconds
+from posenc.benchmark.measurements import min_round_seconds
 from posenc.config.errors import ConfigError
 
 

@@ -12,18 +12,16 @@ from torch import Tensor
 from posenc.attention import blocks
 from posenc.inspect.run.attention_sums import (
     MEANS,
+    REGIONS,
     AttentionByDistance,
     AttentionByPosition,
+    ScoreRegions,
     distance_edges,
     total_variation,
 )
 from posenc.inspect.run.observe import (
     QueryBlock,
     observe_attention,
-)
-from posenc.inspect.run.score_sums import (
-    REGIONS,
-    ScoreRegions,
 )
 from posenc.model.block import Block
 from posenc.model.build import build_model

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import fresnel, sici
 
-from posenc.inspect.encoding.oscillatory_integrals import (
+from posenc.inspect.encoding.frequency_figures import (
     SPECTRA,
     exponential_integral,
     mean_complex_exponential,

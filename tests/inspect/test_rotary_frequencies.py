@@ -9,12 +9,12 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
+from posenc.inspect.run.attention_sums import ForgetGates
 from posenc.inspect.run.observe import LayerInputs
 from posenc.inspect.run.rotary_frequencies import (
     FrequencyContributions,
     rotary_channels,
 )
-from posenc.inspect.run.score_sums import ForgetGates
 from posenc.model.build import build_encoding
 
 LENGTH, HEADS, WIDTH = 13, 4, 8

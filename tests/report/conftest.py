@@ -19,8 +19,7 @@ from compositions import OTHER_SETTINGS
 from html_page import HtmlPage
 from posenc.report.claim_parser import parse_claims
 from posenc.report.experiment import Experiment, Run
-from posenc.report.judge import Verdict, judge
-from posenc.report.premises import Verdicts, judge_experiment
+from posenc.report.judge import Verdict, Verdicts, judge, judge_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.status import Status
 

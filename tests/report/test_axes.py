@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.report.axes import linear_ticks, log_ticks, token_ticks
+from posenc.report.chart import linear_ticks, log_ticks, token_ticks
 
 
 def test_the_training_length_is_always_a_tick() -> None:

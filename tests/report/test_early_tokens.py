@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from posenc.report.early_tokens import explained_fraction, fitted_slope
+from posenc.report.result_rows import explained_fraction, fitted_slope
 from posenc.report.write_report import write_report
 
 L, LENGTHS = 64, (64, 96, 128, 256, 1024)

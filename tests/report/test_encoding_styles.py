@@ -21,8 +21,8 @@ from posenc.report.encoding_styles import (
     sweep_styles,
 )
 from posenc.report.experiment import read_experiment
+from posenc.report.experiment_figures import perplexity_by_base
 from posenc.report.report_results import read_results
-from posenc.report.rope_base_figure import perplexity_by_base
 
 stylesheet = Path(encoding_styles.__file__).parent / "templates" / "page.css"
 OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from posenc.report.outcome import PRECEDENCE, Outcome, combine
-from posenc.report.verdict_text import summary
+from posenc.report.verdicts import summary
 
 CLAIM = """
 - statement: alibi against rope

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from posenc.report.verdict_text import reasons
+from posenc.report.verdicts import reasons
 
 CLAIM = """
 - statement: alibi improves

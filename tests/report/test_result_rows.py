@@ -12,8 +12,15 @@ import pytest
 from rich.console import Console
 from scipy.stats import t
 
-from posenc.report.curve_set import ACCURACY, PERPLEXITY, Curve, CurveSet, DisplayedQuantity, Point
-from posenc.report.evaluation_key import EvaluationKey
+from posenc.report.curve_set import (
+    ACCURACY,
+    PERPLEXITY,
+    Curve,
+    CurveSet,
+    DisplayedQuantity,
+    EvaluationKey,
+    Point,
+)
 from posenc.report.result_rows import paired_difference, result_rows
 from posenc.report.write_report import write_report
 from posenc.runs.loss_arrays import BlockSums

@@ -14,9 +14,9 @@ from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import ENCODINGS, SWAPS, encoding_style, swap_styles
 from posenc.report.experiment import read_experiment
 from posenc.report.report_results import read_results
-from posenc.report.result_csv import tables_csv
-from posenc.report.result_notes import value_notes
+from posenc.report.result_tables import value_notes
 from posenc.report.terminal_report import print_report
+from posenc.report.write_report import tables_csv
 
 LOSSES = {None: 3.0, "yarn factor=4": 2.0, "yarn": 2.5, "pi": 2.6, "own": 4.0}
 """Swap -> loss at 2L; at L, all swaps have the same loss."""

@@ -16,10 +16,10 @@ from posenc.report.claim_parser import parse_claims
 from posenc.report.curves import loss_curves
 from posenc.report.encoding_styles import line_styles
 from posenc.report.experiment import Experiment, read_experiment
+from posenc.report.experiment_figures import relative_perplexity_by_tokens
 from posenc.report.judge import ClauseVerdict, judge
 from posenc.report.report_results import read_results
 from posenc.report.runs_table import runs_csv
-from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 
 FINAL = 1_500_000
 TOKENS = (100_000, 400_000, FINAL)

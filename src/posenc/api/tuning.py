@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
-from posenc.config.errors import ConfigError
-from posenc.config.extras import import_extra
+from posenc.config.errors import ConfigError, import_extra
 from posenc.config.search_space import EXAMPLE, Interval, split_intervals
 from posenc.runs.run_directory import RunDirectory
 

@@ -9,10 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posenc.benchmark.bench_results import Row
+from posenc.benchmark.bench_results import Row, compare_kernels, kernel_table
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.benchmark.cost_figure import cost_figure
-from posenc.benchmark.kernel_comparison import compare_kernels, kernel_table
 from posenc.config.errors import plural
 from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
@@ -147,7 +146,10 @@ def _page(
     figure: Figure,
     files: Sequence[str],
 ) -> Page:
-    notes = [NOTE, *(about[key] for key in ("interpretation", "limitations") if key in about)]
+    notes = [
+        NOTE,
+        *(about[key] for key in ("interpretation", "limitations") if key in about),
+    ]
     comparisons = _comparisons(rows, about)
     links = Links([(name, name, "") for name in ["bench.json", *files]])
     sections = [

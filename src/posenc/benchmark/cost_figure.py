@@ -8,7 +8,7 @@ import numpy as np
 
 from posenc.benchmark.bench_results import Row
 from posenc.benchmark.bench_settings import PASS_TITLES
-from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks
+from posenc.report.chart import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
 

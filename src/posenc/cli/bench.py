@@ -50,8 +50,12 @@ def _measure(
 ) -> list[dict[str, Any]]:
     """Return the result rows of all variants; `costs` are published costs to compare with."""
     from posenc.benchmark.bench_results import published_ratios, read_published, result_rows
-    from posenc.benchmark.measurements import describe_machine, measure_peak_memory, measure_times
-    from posenc.benchmark.min_cost import min_round_seconds
+    from posenc.benchmark.measurements import (
+        describe_machine,
+        measure_peak_memory,
+        measure_times,
+        min_round_seconds,
+    )
     from posenc.benchmark.variants import build_variants
     from posenc.model.device import select_device
 

@@ -3,7 +3,7 @@
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.console import Console
-from posenc.config.extras import import_extra
+from posenc.config.errors import import_extra
 
 
 def run(arguments: Arguments) -> int:

@@ -22,7 +22,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from posenc.config.config_dir_source import ConfigDirSource
 from posenc.config.errors import ConfigError, did_you_mean, first_line, one_line
-from posenc.config.interpolations import check_interpolations
+from posenc.config.expansion import check_interpolations
 from posenc.config.overrides import override_key, parse
 from posenc.config.paths import allowed_options, conf_dir, groups
 

@@ -1,10 +1,40 @@
-"""Exceptions that a command reports by printing their message, and helpers for messages."""
+"""Exceptions that a command reports by printing their message, and helpers for messages.
+
+One of these is a missing optional dependency; the message names the extra that installs it.
+"""
 
 import errno
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TypeGuard
+from importlib import import_module
+from typing import Any, TypeGuard
+
+MAX_WORD_LENGTH, MAX_MESSAGE_LENGTH = 500, 2000
+"""The longest word and the longest message, in characters, that are printed in full."""
+_CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
+_REPLACEMENTS = dict.fromkeys(_CONTROL_CODES, "\N{REPLACEMENT CHARACTER}")
+PATH_ERRORS = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+"""Errors of the operating system that mean that a user-supplied path cannot be used."""
+EXTRAS = {
+    "wandb_workspaces": "dashboard",
+    "submitit": "submitit",
+    "ray": "ray",
+    "psutil": "psutil",
+    "tensorboard": "tensorboard",
+    "optuna": "optuna",
+    "pytorch_optimizer": "lion",
+}
+"""Module -> the extra of posenc that installs it."""
 
 
 class PosencError(Exception):
@@ -26,10 +56,6 @@ class RunError(PosencError):
     """A valid request failed, for example because a file of a run is corrupt."""
 
 
-MAX_WORD_LENGTH, MAX_MESSAGE_LENGTH = 500, 2000
-"""The longest word and the longest message, in characters, that are printed in full."""
-
-
 def abbreviate(message: str) -> str:
     """Return a message with the middle cut out of very long words, or of a very long message.
 
@@ -49,10 +75,6 @@ def _without_middle(text: str, kept: int) -> str:
     return f"{text[:kept]} ... ({len(text):,} characters) ... {text[-kept:]}"
 
 
-_CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
-_REPLACEMENTS = dict.fromkeys(_CONTROL_CODES, "\N{REPLACEMENT CHARACTER}")
-
-
 def printable(text: str) -> str:
     """Return text with control characters other than tabs and line breaks replaced.
 
@@ -69,19 +91,6 @@ def one_line(value: object) -> str:
 def describe_error(error: BaseException) -> str:
     """Return an exception's type and message on one line."""
     return one_line(f"{type(error).__name__}: {error}")
-
-
-PATH_ERRORS = (
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-)
-"""Errors of the operating system that mean that a user-supplied path cannot be used."""
 
 
 def is_path_error(error: BaseException) -> TypeGuard[OSError]:
@@ -131,3 +140,13 @@ def _abbreviates(name: str, option: str) -> bool:
     *option_parents, option_last = option.split(".")
     initials = "".join(word[:1] for word in option_last.split("_"))
     return len(last) > 1 and last == initials and parents in ([], option_parents)
+
+
+def import_extra(module: str, feature: str) -> Any:
+    """Import a module that `feature` needs. Raises ConfigError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ConfigError(
+            f"{feature} needs {module}; install it with pip install 'posenc[{EXTRAS[module]}]'"
+        ) from None

@@ -1,4 +1,7 @@
-"""Composition of job configurations, with their settings resolved and checked."""
+"""Composition of job configurations, with their settings resolved and checked.
+
+A job with `debug` is shortened and kept apart from real results.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
-from posenc.config.debug import apply_debug
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
@@ -20,6 +22,8 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
+SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
+"""Settings that `debug.fraction` scales, as paths of keys."""
 
 
 def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[dict[str, Any]]:
@@ -68,3 +72,25 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
     parse_published(values["published"])
     config.modules = trusted_modules(values)
     return config
+
+
+def apply_debug(values: dict[str, Any]) -> None:
+    """Shorten a job, whose settings have been checked, according to its `debug` settings.
+
+    The description (`about`), premises, claims and published curves of its experiment are dropped.
+    `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
+    that is not between 0 and 1.
+    """
+    debug = values.get("debug")
+    if debug is None:
+        return
+    values.update(dict.fromkeys(("about", "premises", "claims", "published")))
+    if debug["fraction"] is not None:
+        if not 0 < debug["fraction"] <= 1:
+            raise ConfigError(f"debug.fraction={debug['fraction']} must be above 0 and at most 1")
+        for *parents, key in SCALED:
+            node = values[parents[0]] if parents else values
+            if node[key] is not None:
+                node[key] = max(1, round(node[key] * debug["fraction"]))
+    if debug["steps"] is not None:
+        values["tokens"] = debug["steps"] * values["batch_tokens"]

@@ -15,8 +15,7 @@ from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
-from posenc.report.curve_set import ACCURACY, Curve, CurveSet, Point
-from posenc.report.evaluation_key import EvaluationKey
+from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.swap_series import merge_swaps

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from posenc.report.curve_set import CurveSet
-from posenc.report.evaluation_key import PROTOCOL_DESCRIPTIONS, EvaluationKey
+from posenc.report.curve_set import PROTOCOL_DESCRIPTIONS, CurveSet, EvaluationKey
 from posenc.report.experiment import Experiment, Run
 from posenc.report.run_labels import flatten, format_setting
 

@@ -14,7 +14,7 @@ import altair as alt
 import numpy as np
 from PIL import Image
 
-from posenc.report.axes import TICK_LABEL, token_ticks
+from posenc.report.chart import TICK_LABEL, token_ticks
 from posenc.report.vega_figure import HEIGHT, WIDTH, Figure, Panel, rounded
 
 MAX_CELLS, MAX_FIGURE_CELLS = 1_000, 2_000

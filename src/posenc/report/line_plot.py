@@ -7,8 +7,15 @@ from typing import Any
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from posenc.report.axes import TICK_LABEL, linear_ticks, log_ticks, widen
-from posenc.report.chart import Chart, Line, VerticalLine
+from posenc.report.chart import (
+    TICK_LABEL,
+    Chart,
+    Line,
+    VerticalLine,
+    linear_ticks,
+    log_ticks,
+    widen,
+)
 from posenc.report.encoding_styles import PUBLISHED_DASH
 from posenc.report.scale import exp
 from posenc.report.vega_figure import (

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from posenc.report.experimental_setup import data_fingerprints, posenc_versions
+from posenc.report.judge import Verdicts
 from posenc.report.page import (
     Block,
     Bullets,
@@ -13,11 +14,9 @@ from posenc.report.page import (
     Paragraph,
     Section,
 )
-from posenc.report.premises import Verdicts
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
-from posenc.report.verdict_table import verdict_tables
-from posenc.report.verdict_text import summary
+from posenc.report.verdicts import summary, verdict_tables
 
 QUESTION = (
     "How does the positional encoding affect a Transformer language model, at its training length"

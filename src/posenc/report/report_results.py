@@ -1,17 +1,28 @@
-"""The results of an experiment, computed once for the files, the HTML report and the terminal."""
+"""The results of an experiment, computed once for the files, the HTML report and the terminal.
 
-from collections.abc import Sequence
+They begin with the finding, which is a few sentences.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc.report.conclusions import conclusions, limitations, missing_runs
+from posenc.config.errors import plural
+from posenc.report.conclusions import (
+    best_encodings,
+    conclusions,
+    limitations,
+    missing_runs,
+    worse_than_trigram,
+)
 from posenc.report.curve_set import CurveSet, select_first_measurement
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
-from posenc.report.experiment import Experiment, read_experiment
+from posenc.report.experiment import Experiment, Run, read_experiment
+from posenc.report.experiment_figures import perplexity_by_base, relative_perplexity_by_tokens
 from posenc.report.experimental_setup import experimental_setup
-from posenc.report.finding import finding
 from posenc.report.heat_map import heat_figure
+from posenc.report.judge import Verdict, Verdicts, judge_experiment
 from posenc.report.length_figures import (
     accuracy_by_length,
     perplexity_by_length,
@@ -19,14 +30,15 @@ from posenc.report.length_figures import (
 )
 from posenc.report.line_plot import line_figure
 from posenc.report.position_figures import loss_by_position, loss_heat_map
-from posenc.report.premises import Verdicts, judge_experiment
 from posenc.report.result_rows import ResultSet, result_rows
 from posenc.report.result_tables import result_tables
-from posenc.report.rope_base_figure import perplexity_by_base
 from posenc.report.table import Table
-from posenc.report.training_tokens_figure import relative_perplexity_by_tokens
 from posenc.report.vega_figure import Figure
+from posenc.report.verdicts import claim_outcomes, summary
 from posenc.runs.run_directory import SelectRuns
+
+MAX_NAMES = 3
+"""The largest number of encodings that are named in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -108,3 +120,66 @@ def _figures(
     figures += [line_figure(section, chart) for section, chart in others.items() if chart]
     heat_map = loss_heat_map([curves for curves in positions if not curves.swapped])
     return [*figures, heat_figure("positions", heat_map)] if heat_map else figures
+
+
+def finding(
+    experiment: Experiment,
+    verdicts: Verdicts,
+    losses: Sequence[ResultSet],
+    accuracies: Sequence[ResultSet],
+) -> str:
+    """Return how many premises and claims hold, and which encodings are best.
+
+    `losses` are those of the main measurement, `accuracies` those of all tasks. Premises that do
+    not hold and encodings that are worse than a trigram model come before the claims. Encodings are
+    compared at the training length and at the longest one.
+    """
+    sentences = [
+        *_debug_sentences(experiment.runs),
+        *_premise_sentences(verdicts.premises),
+        *_trigram_sentences(losses),
+        *_claim_sentences(verdicts.claims),
+        *_best_sentences(losses, accuracies),
+    ]
+    return " ".join(sentences)
+
+
+def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
+    if any(run.config.get("debug") for run in runs):
+        yield "These are debug runs; their results are not meaningful."
+
+
+def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
+    outcomes = claim_outcomes(premises)
+    unmet = [
+        (outcome, group[0].claim.statement) for outcome, group in outcomes if outcome != "holds"
+    ]
+    if unmet:
+        count = f"{len(unmet)} of {plural(len(outcomes), 'premise')} not met"
+        if len({outcome for outcome, _ in unmet}) == 1:
+            yield f"{count} ({unmet[0][0]}): {'; '.join(f'“{text}”' for _, text in unmet)}."
+        else:
+            yield f"{count}: {'; '.join(f'“{text}” ({outcome})' for outcome, text in unmet)}."
+    elif outcomes:
+        yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
+
+
+def _trigram_sentences(losses: Sequence[ResultSet]) -> Iterator[str]:
+    for curves, _ in losses:
+        if worse := worse_than_trigram(curves):
+            subject = f"{len(worse)} of {plural(len(curves.curves), 'encoding')}"
+            names = f" ({', '.join(worse)})" if len(worse) <= MAX_NAMES else ""
+            yield f"L = {curves.train_length}: {subject} worse than the 3-gram model{names}."
+
+
+def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
+    if claims:
+        yield f"{plural(len(claim_outcomes(claims)), 'claim')}: {summary(claims)}."
+
+
+def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:
+    for curves, rows in accuracies:
+        task = curves.measurement.data_name
+        yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
+    for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
+        yield f"{curves.setting}: {best_encodings(curves, rows)}"

@@ -15,13 +15,12 @@ from posenc.report.curve_set import CurveSet, describe_lengths
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
-from posenc.report.result_notes import incomparable_note
 from posenc.report.result_rows import ResultRow, ResultSet
+from posenc.report.result_tables import incomparable_note
 from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
-from posenc.report.verdict_table import OUTCOME_STYLES, terminal_table
-from posenc.report.verdict_text import claim_outcomes, summary
+from posenc.report.verdicts import OUTCOME_STYLES, claim_outcomes, summary, terminal_table
 
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome

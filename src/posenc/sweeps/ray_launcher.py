@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from posenc.config.console import Console
-from posenc.config.errors import plural
-from posenc.config.extras import import_extra
+from posenc.config.errors import import_extra, plural
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.errors import describe_error
-from posenc.config.extras import import_extra
+from posenc.config.errors import describe_error, import_extra
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import JobType, Tracker
 from posenc.tracking.wandb_history import LENGTH_AXIS, Row, evaluation_history, training_row

@@ -1,11 +1,15 @@
-"""`mirror.json`: the record of what has been logged to the W&B run of a run directory."""
+"""`mirror.json`: the record of what has been logged to the W&B run of a run directory.
+
+W&B's own offline files are in a single folder for each run, named after it.
+"""
 
 import hashlib
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -13,7 +17,6 @@ from posenc.config.errors import RunError
 from posenc.config.values import matches_type
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.tracking.offline_files import offline_run_files
 from posenc.tracking.wandb_config import (
     git_diff,
     git_state,
@@ -27,6 +30,10 @@ from posenc.tracking.wandb_history import (
     evaluation_history,
     swap_rows,
 )
+
+if TYPE_CHECKING:
+    from wandb import Run
+
 
 MEDIA_KEY, SWAPS_KEY = "loss_by_position", "swaps"
 DIFF_FILE = "diff.patch"
@@ -198,3 +205,26 @@ def _digest(arrays: dict[str, Any]) -> str:
     for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())
     return digest.hexdigest()[:16]
+
+
+def offline_run_files(wandb_folder: Path, run_id: str) -> list[Path]:
+    """Return the offline run files (`.wandb`) of a W&B run: one, unless a process was killed."""
+    return sorted(wandb_folder.glob(f"*run-*/run-{run_id}.wandb"))
+
+
+def replace_earlier_files(run: "Run", name: str) -> None:
+    """Rename the folder of a closed offline run to `run-<name>`, and remove its earlier folders.
+
+    Earlier folders are those of the previous start and of processes that were killed. Viewers
+    such as `wandb leet` then list the run once, by its name.
+    """
+    folder = Path(run.settings.sync_dir)
+    target, latest = folder.with_name(f"run-{name}"), folder.with_name("latest-run")
+    started = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}(-\d+)?")
+    for other in folder.parent.iterdir():
+        if other == target or (started.fullmatch(other.name) and other != folder):
+            shutil.rmtree(other)
+    folder.rename(target)
+    if latest.is_symlink() and not latest.exists():
+        latest.unlink()
+        latest.symlink_to(target.name)

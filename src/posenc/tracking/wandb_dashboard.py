@@ -1,22 +1,39 @@
-"""An experiment's W&B workspace and W&B report: verdicts, panels and the run table."""
+"""An experiment's W&B workspace and W&B report: verdicts, panels and the run table.
+
+A panel is included only if the runs log its metric.
+"""
 
 import hashlib
+from collections.abc import Sequence
 
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.report.experiment import Experiment
-from posenc.report.premises import judge_experiment
-from posenc.report.verdict_table import verdict_tables
-from posenc.report.verdict_text import summary
+from posenc.report.judge import judge_experiment
+from posenc.report.verdicts import summary, verdict_tables
 from posenc.tracking.logged_keys import LoggedKeys
-from posenc.tracking.wandb_panels import arrange, panels_by_heading
+from posenc.tracking.wandb_history import EVALUATION_AXES, LENGTH_AXIS, POSITION_AXIS
+from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
 
 MAX_RUNS = 100  # per panel; W&B's default is 10
 MAX_TITLE_LENGTH = 128
 COLUMN_PREFIXES = ("ppl@", "extrap", "cost/")
+SPEED_KEY = "cost/training_tokens_per_second"
+RATIO_KEY = "extrapolation_ratio"
+PANEL_WIDTH, PANEL_HEIGHT = 12, 8  # in units of a report's grid, which is 24 units wide
+EXTRAPOLATION_TITLES = {
+    "/perplexity": "Perplexity by evaluation length",
+    "/accuracy": "Accuracy by evaluation length",
+}
+TRAINING_TITLES = {
+    "train/loss": "Training loss",
+    "validation/loss": "Validation loss",
+    "train/learning_rate": "Learning rate",
+    "train/gradient_norm": "Gradient norm before clipping",
+}
 
 
 def build_workspace(
@@ -125,3 +142,120 @@ def _verdicts_markdown(experiment: Experiment) -> str:
     judged = {"Premises": verdicts.premises, "Claims": verdicts.claims}
     counts = [f"**{name}: {summary(items)}**" for name, items in judged.items() if items]
     return "\n\n".join([*counts, *(table.to_markdown() for table in verdict_tables(verdicts))])
+
+
+def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]:
+    """Return the panels under each heading; `group_by` is the configuration key that groups lines.
+
+    A heading whose metrics the runs do not log has no panels.
+    """
+    return {
+        "Extrapolation": [
+            *_extrapolation_panels(keys, group_by),
+            *_swap_panels(keys),
+            *_ratio_panels(keys, group_by),
+        ],
+        "Loss by position": [*_position_panels(keys, group_by), *_position_media_panels(keys)],
+        "Cost against quality": _cost_panels(keys),
+        "Training": _training_panels(keys, group_by),
+    }
+
+
+def arrange(panels: list[Panel], name: str) -> list[Panel]:
+    """Place the panels in two columns and set ids that depend only on `name`."""
+    for i, panel in enumerate(panels):
+        x, y = PANEL_WIDTH * (i % 2), PANEL_HEIGHT * (i // 2)
+        panel.layout = wr.Layout(x=x, y=y, w=PANEL_WIDTH, h=PANEL_HEIGHT)
+        set_id(panel, f"{name}-{i}")
+    return panels
+
+
+def _extrapolation_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    return [
+        _line_plot(curves, LENGTH_AXIS, f"{title}{_title_suffix(curves)}", group_by)
+        for suffix, title in EXTRAPOLATION_TITLES.items()
+        for curves in keys.curve_keys("extrapolation/", suffix)
+    ]
+
+
+def _swap_panels(keys: LoggedKeys) -> list[Panel]:
+    has_swaps = SWAP_TABLE_KEY in keys.media
+    return [wr.WeavePanelSummaryTable(table_name=SWAP_TABLE_KEY)] if has_swaps else []
+
+
+def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    if RATIO_KEY not in keys.summary:
+        return []
+    return [
+        wr.BarPlot(
+            title="Perplexity at the longest length divided by that at L",
+            metrics=[wr.SummaryMetric(RATIO_KEY)],
+            groupby=wr.Config(group_by),
+            groupby_aggfunc="mean",
+            groupby_rangefunc="minmax",
+        )
+    ]
+
+
+def _position_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    title = "Loss by position in the window"
+    return [
+        _line_plot(curves, POSITION_AXIS, f"{title}{_title_suffix(curves)}", group_by)
+        for curves in keys.curve_keys("loss_by_position/", "/loss")
+    ]
+
+
+def _position_media_panels(keys: LoggedKeys) -> list[Panel]:
+    if IMAGE_KEY not in keys.media:
+        return []
+    images = wr.MediaBrowser(title="Loss by position for each run", media_keys=[IMAGE_KEY])
+    return [images, wr.WeavePanelSummaryTable(table_name=TABLE_KEY)]
+
+
+def _cost_panels(keys: LoggedKeys) -> list[Panel]:
+    perplexities = [key for key in keys.summary if key.startswith("ppl@")]
+    if SPEED_KEY not in keys.summary or not perplexities:
+        return []
+    quality = "ppl@2L" if "ppl@2L" in perplexities else perplexities[-1]
+    benchmarks = [key for key in keys.summary if key.startswith("bench/") and "tokens" in key]
+    return [
+        wr.ScatterPlot(
+            title=f"{quality} against {cost}",
+            x=wr.SummaryMetric(cost),
+            y=wr.SummaryMetric(quality),
+            log_y=True,
+        )
+        for cost in (SPEED_KEY, *benchmarks)
+    ]
+
+
+def _training_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
+    return [
+        _line_plot([key], axis, f"{title} by {axis}", group_by)
+        for key, title in TRAINING_TITLES.items()
+        for axis in ("tokens", "step")
+        if key in keys.history
+    ]
+
+
+def _line_plot(keys: Sequence[str], axis: str, title: str, group_by: str) -> Panel:
+    """Return a plot of the means over seeds, with bands from the minimum to the maximum."""
+    return wr.LinePlot(
+        title=title,
+        x=wr.Metric(axis),
+        y=[wr.Metric(key) for key in keys],
+        log_x=axis in EVALUATION_AXES,
+        log_y=keys[0].endswith("/perplexity"),
+        title_x=axis,
+        title_y=keys[0],
+        groupby=wr.Config(group_by),
+        groupby_aggfunc="mean",
+        groupby_rangefunc="minmax",
+    )
+
+
+def _title_suffix(curves: Sequence[str]) -> str:
+    """Return a suffix for a panel's title, such as `: nonoverlapping, swaps`."""
+    middle = "/".join(curves[0].split("/")[1:-1])
+    parts = [*filter(None, [middle]), *(["swaps"] if len(curves) > 1 else [])]
+    return f": {', '.join(parts)}" if parts else ""

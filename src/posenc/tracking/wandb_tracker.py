@@ -12,8 +12,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror
-from posenc.tracking.mirror_file import MirrorFile
-from posenc.tracking.offline_files import replace_earlier_files
+from posenc.tracking.mirror_file import MirrorFile, replace_earlier_files
 from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_artifacts import log_checkpoint, log_code, use_dataset
 from posenc.tracking.wandb_client import (

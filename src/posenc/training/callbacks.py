@@ -10,8 +10,7 @@ from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.loggers.logger import Logger
 
 from posenc.config.components import build
-from posenc.config.errors import ConfigError
-from posenc.config.extras import import_extra
+from posenc.config.errors import ConfigError, import_extra
 
 Callback = pl.Callback
 MONITORED = ("loss", "learning_rate", "validation_loss")

@@ -10,8 +10,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from posenc.config.components import build
-from posenc.config.errors import ConfigError
-from posenc.config.extras import import_extra
+from posenc.config.errors import ConfigError, import_extra
 from posenc.training.muon import Muon
 
 OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]

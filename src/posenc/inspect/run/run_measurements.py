@@ -6,11 +6,16 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.inspect.run.attention_sums import AttentionByDistance, AttentionByPosition, head_rows
+from posenc.inspect.run.attention_sums import (
+    AttentionByDistance,
+    AttentionByPosition,
+    ForgetGates,
+    ScoreRegions,
+    head_rows,
+)
 from posenc.inspect.run.equal_tokens import sentence_rows, text_rows
 from posenc.inspect.run.observe import Row, observe_attention
 from posenc.inspect.run.rotary_frequencies import FrequencyContributions, rotary_channels
-from posenc.inspect.run.score_sums import ForgetGates, ScoreRegions
 from posenc.inspect.run.trained_parameters import embedding_rows, parameter_rows
 from posenc.model.transformer import Decoder
 
