@@ -237,6 +237,38 @@ def test_float32_is_precise_at_any_length(
     assert_precise(name, make, torch.arange(length))
 
 
+@pytest.mark.parametrize("length", [2, 7, 300, 1030])
+def test_a_linear_bias_in_bfloat16_is_as_precise_as_any_other(
+    length: int,
+    layer_results: Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is added without blocks, as the bias of the last query; blocks are the alternative."""
+    geometry, pos = Geometry(width=24, heads=3, layers=1, train_length=16), torch.arange(length)
+
+    def errors() -> list[float]:
+        results = layer_results("toeplitz", Alibi(geometry), pos, torch.bfloat16)
+        exact = layer_results("reference", Alibi(geometry), pos, torch.float64)
+        return [float((a - b).abs().max()) for a, b in zip(results, exact, strict=True)]
+
+    with monkeypatch.context() as patch:
+        patch.delattr(toeplitz, "ToeplitzAttention")
+        linear = errors()
+    monkeypatch.setattr(toeplitz, "MAX_LINEAR_BIAS", 0.0)
+    monkeypatch.delattr(toeplitz, "LinearBiasAttention")
+    assert all(error <= 1.5 * other for error, other in zip(linear, errors(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "is_linear"),
+    [(Alibi, True), (partial(Alibi, trainable=True), False), (T5, False), (Sandwich, False)],
+)
+def test_only_a_fixed_bias_proportional_to_distance_is_linear(make: Make, is_linear: bool) -> None:
+    bias = toeplitz.bias_by_distance(make(GEOMETRY), torch.bfloat16, torch.arange(300))
+    assert bias is not None and toeplitz.is_linear(bias) is is_linear
+    assert not toeplitz.is_linear(bias * toeplitz.MAX_LINEAR_BIAS)
+
+
 def test_a_toeplitz_view_is_a_block_of_the_bias() -> None:
     """The fused kernel reads an overlapping view of the bias, not a copy."""
     bias = torch.randn(2, 20)

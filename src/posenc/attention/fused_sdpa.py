@@ -5,6 +5,7 @@ returns the logsumexp of the scores. With it, callers combine blocks and compute
 block.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from posenc.attention.reference import score_dtype
 
 WIDTH_MULTIPLE = 8
 """Fused kernels are fastest at head widths that are multiples of this."""
+LOG2_E = math.log2(math.e)
 
 
 class QueryBlock(NamedTuple):
@@ -30,16 +32,25 @@ class QueryBlock(NamedTuple):
     lse: Tensor
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def masks_later_keys(device: torch.device) -> bool:
+    """Whether `forward` and `backward` support `is_causal` on a device."""
+    operators = torch_operators.CPU_ATTENTION, torch_operators.CPU_ATTENTION_BACKWARD
+    return device.type == "cpu" and None not in operators
+
+
+def forward(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, scale: float, is_causal: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
     v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
-    and is -inf where a key is masked. On a GPU the softmax is explicit, because fused kernels need
+    and is -inf where a key is masked. With `is_causal`, keys after row i are not read for row i;
+    this requires `masks_later_keys`. On a GPU the softmax is explicit, because fused kernels need
     an aligned bias in the dtype of q.
     """
     fused = torch_operators.CPU_ATTENTION
-    if q.device.type == "cpu" and fused is not None:
-        return fused(q, k, v, attn_mask=bias, scale=scale)  # adds the bias to the scores
+    if q.device.type == "cpu" and fused is not None:  # adds the bias to the scores
+        return fused(q, k, v, is_causal=is_causal, attn_mask=bias, scale=scale)
     dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
     lse = scores.logsumexp(-1)
@@ -76,7 +87,7 @@ def sink_gradient(block: QueryBlock, sink: Tensor) -> Tensor:
 
 
 def backward(
-    block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float
+    block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float, is_causal: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values; supports only CPU tensors."""
     fused = torch_operators.CPU_ATTENTION_BACKWARD
@@ -84,7 +95,7 @@ def backward(
         grad_k, grad_v = (torch.zeros_like(part, dtype=block.lse.dtype) for part in (k, v))
         grad_q, _ = backward_with_bias(block, k, v, bias, scale, grad_k, grad_v)
         return grad_q, grad_k, grad_v
-    inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, False)
+    inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, is_causal)
     return fused(*inputs, attn_mask=bias, scale=scale)
 
 
@@ -100,7 +111,8 @@ def backward_with_bias(
     """Return the gradients of queries and bias; add the others to `grad_k` and `grad_v`.
 
     All gradients are in float32 or wider. The scores are recomputed for one sequence at a time and
-    are overwritten, first by the weights and then by their gradients.
+    are overwritten, first by the weights and then by their gradients. The weights are powers of 2,
+    because PyTorch's `exp` is up to 100 times as slow on a CPU where the result is denormal or 0.
     """
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)
@@ -110,8 +122,9 @@ def backward_with_bias(
             tensor[b].to(dtype) for tensor in (block.q, block.out, block.grad_out, k, v)
         )
         bias_index = b if len(bias) > 1 else 0
-        weights = torch.baddbmm(bias[bias_index].to(dtype), q, keys.mT, alpha=scale)
-        weights.sub_(block.lse[b].to(dtype)[..., None]).exp_()
+        log2_bias = bias[bias_index].to(dtype) * LOG2_E
+        weights = torch.baddbmm(log2_bias, q, keys.mT, alpha=scale * LOG2_E)
+        weights.sub_(block.lse[b].to(dtype)[..., None] * LOG2_E).exp2_()
         grad_v[b].add_(torch.bmm(weights.mT, grad_out))
         grad_scores = torch.bmm(grad_out, values.mT)
         grad_scores.sub_((grad_out * out).sum(-1, keepdim=True)).mul_(weights)
