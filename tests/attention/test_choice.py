@@ -72,7 +72,7 @@ def test_the_choice_for_each_encoding_and_device(
     encoding = make(GEOMETRY).at_layer(0)
     for device, dtype, expected in [
         (CPU, FLOAT32, cpu),
-        (CPU, BFLOAT16, cpu),
+        (CPU, BFLOAT16, "key_bias" if make is Alibi else cpu),
         (CUDA, FLOAT32, cuda_float32),
         (CUDA, BFLOAT16, cuda_bfloat16),
     ]:
@@ -111,6 +111,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("causal", Alibi, "overrides bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
         ("causal", SELF_EXTEND, "overrides rotation_index"),
+        ("key_bias", Alibi, "requires bfloat16"),
         ("toeplitz", SELF_EXTEND, "overrides rotation_index"),
         ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "overrides content_bias"),

@@ -10,7 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from posenc.attention import blocks, reference, toeplitz, torch_operators
+from posenc.attention import (
+    UnsupportedKernelError,
+    blocks,
+    key_bias,
+    reference,
+    toeplitz,
+    torch_operators,
+)
 from posenc.attention.choice import get_kernel
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -238,35 +245,34 @@ def test_float32_is_precise_at_any_length(
 
 
 @pytest.mark.parametrize("length", [2, 7, 300, 1030])
-def test_a_linear_bias_in_bfloat16_is_as_precise_as_any_other(
-    length: int,
-    layer_results: Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_bias_per_key_in_bfloat16_is_as_precise_as_toeplitz(
+    length: int, layer_results: Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]
 ) -> None:
-    """It is added without blocks, as the bias of the last query; blocks are the alternative."""
     geometry, pos = Geometry(width=24, heads=3, layers=1, train_length=16), torch.arange(length)
+    exact = layer_results("reference", Alibi(geometry), pos, torch.float64)
 
-    def errors() -> list[float]:
-        results = layer_results("toeplitz", Alibi(geometry), pos, torch.bfloat16)
-        exact = layer_results("reference", Alibi(geometry), pos, torch.float64)
+    def errors(name: str) -> list[float]:
+        results = layer_results(name, Alibi(geometry), pos, torch.bfloat16)
         return [float((a - b).abs().max()) for a, b in zip(results, exact, strict=True)]
 
-    with monkeypatch.context() as patch:
-        patch.delattr(toeplitz, "ToeplitzAttention")
-        linear = errors()
-    monkeypatch.setattr(toeplitz, "MAX_LINEAR_BIAS", 0.0)
-    monkeypatch.delattr(toeplitz, "LinearBiasAttention")
-    assert all(error <= 1.5 * other for error, other in zip(linear, errors(), strict=True))
+    pairs = zip(errors("key_bias"), errors("toeplitz"), strict=True)
+    assert all(error <= 1.5 * other for error, other in pairs)
 
 
 @pytest.mark.parametrize(
-    ("make", "is_linear"),
-    [(Alibi, True), (partial(Alibi, trainable=True), False), (T5, False), (Sandwich, False)],
+    ("make", "reason"),
+    [(partial(Alibi, trainable=True), "learnable"), (T5, "learnable"), (Sandwich, "not linear")],
 )
-def test_only_a_fixed_bias_proportional_to_distance_is_linear(make: Make, is_linear: bool) -> None:
-    bias = toeplitz.bias_by_distance(make(GEOMETRY), torch.bfloat16, torch.arange(300))
-    assert bias is not None and toeplitz.is_linear(bias) is is_linear
-    assert not toeplitz.is_linear(bias * toeplitz.MAX_LINEAR_BIAS)
+def test_a_bias_per_key_must_be_fixed_and_proportional_to_distance(make: Make, reason: str) -> None:
+    x, q, k, v = inputs(40, torch.bfloat16)
+    with pytest.raises(UnsupportedKernelError, match=reason):
+        get_kernel("key_bias")(make(GEOMETRY), x, q, k, v, torch.arange(40))
+
+
+def test_a_bias_per_key_is_not_used_where_float32_would_round_it() -> None:
+    distances = torch.arange(40.0)[None]
+    assert key_bias.bias_reason(-distances) is None
+    assert key_bias.bias_reason(-distances * key_bias.MAX_BIAS) is not None
 
 
 def test_a_toeplitz_view_is_a_block_of_the_bias() -> None:

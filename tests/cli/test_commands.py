@@ -139,6 +139,7 @@ def create_environment(folder: Path, links: Path) -> None:
 @pytest.mark.slow
 def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
     """With few tokens; the last line of the output is the path of the report."""
+    few = ["tokens=2e4", "evaluation.budget_tokens=5e3", "validation.tokens=5e3", "logger=none"]
     root = Path(__file__).parents[2]
     files = subprocess.run(
         ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
@@ -150,7 +151,7 @@ def test_the_quickstart_script_runs_in_a_fresh_copy(tmp_path: Path) -> None:
         copy.chmod((root / name).stat().st_mode)
     create_environment(tmp_path / "copy" / ".venv", tmp_path / "links")
     result = subprocess.run(
-        ["scripts/quickstart.sh", "tokens=2e4", "logger=none"],
+        ["scripts/quickstart.sh", *few],
         cwd=tmp_path / "copy",
         capture_output=True,
         text=True,

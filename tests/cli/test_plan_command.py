@@ -32,11 +32,23 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
     assert main([*words, "machine.utilization=0.6", "precision=bf16"]) == 0
     table = " ".join(capsys.readouterr().out.split())
     assert "4 runs" in table and "% of it for evaluation" in table
-    assert "encoding L seed parameters memory FLOPs training evaluation" in table  # in one piece
+    assert "encoding L seed params memory FLOPs training eval" in table  # in one piece
     non_embedding = estimates["runs"][0]["non_embedding_parameters"]
     assert f"non-embedding parameters: {non_embedding / 1e3:.3g}k" in table
     assert "evaluation is approximate until the data is prepared" in table
     assert "at 5.9e14 FLOP/s" in table and "vocabulary: 257 tokens" in table
+
+
+def test_labels_have_the_settings_in_which_runs_differ(
+    small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", *small_job, "encoding=rope", "encoding.spectrum.base=1e4,5e5", "machine=h100"]
+    assert main([*words, "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["label"] for run in runs] == ["rope base=10000", "rope base=500000"]
+    assert main(words) == 0
+    table = " ".join(capsys.readouterr().out.split())
+    assert all(f"{run['label']} {run['train_length']} 1" in table for run in runs)
 
 
 def test_concurrent_runs_of_this_machine_are_those_of_the_launcher(

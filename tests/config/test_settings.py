@@ -31,7 +31,7 @@ def test_the_defaults_are_valid() -> None:
         ("seed=true", "seed=True must be an integer"),
         ("seed='1,2,3'", "under grids (seed: [...])"),
         ("precision=fp16", "precision='fp16' must be one of float32, bf16"),
-        ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, toeplitz"),
+        ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, key_bias"),
         ("evaluation.split=dev", "one of train, validation, test"),
         ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of integers or null"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),

@@ -15,6 +15,7 @@ from posenc.attention import (
     causal,
     factored,
     flex,
+    key_bias,
     reference,
     toeplitz,
 )
@@ -23,6 +24,7 @@ from posenc.encodings.base import Encoding, layer_encodings
 AUTO = {
     "cpu": {
         "causal": "no bias and no window",
+        "key_bias": "a bias proportional to distance, in bfloat16",
         "toeplitz": "a bias that depends only on distance, or a window",
         "factored": "a low-rank bias",
         "blocks": "any encoding",
@@ -49,6 +51,7 @@ candidates.
 KERNELS: dict[str, ModuleType] = {
     "reference": reference,
     "causal": causal,
+    "key_bias": key_bias,
     "toeplitz": toeplitz,
     "factored": factored,
     "blocks": blocks,
@@ -97,12 +100,14 @@ def check_support(
     `limitations` does not declare that the bias depends on the position of the query.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
-    if reason is not None or name not in ("toeplitz", "flex"):
+    if reason is not None or name not in ("key_bias", "toeplitz", "flex"):
         return reason, None
     if name == "flex" and not flex.needs_bias_by_distance(encoding):
         return None, None
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
-    return (toeplitz.QUERY_DEPENDENT_REASON if bias is None else None), bias
+    if bias is None:
+        return toeplitz.QUERY_DEPENDENT_REASON, None
+    return (key_bias.bias_reason(bias) if name == "key_bias" else None), bias
 
 
 def resolve_kernel(

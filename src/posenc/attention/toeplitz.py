@@ -6,9 +6,6 @@ a slice of the vector that starts u entries after that of row 0. The bias of a b
 overlapping view of the vector, which the fused kernel reads like any other mask; no mask is stored.
 A fixed bias costs hardly any time. A learnable one has a slower backward pass, which computes the
 scores of BACKWARD_ROWS queries at a time.
-
-In bfloat16, a bias that is linear in distance, as in ALiBi, needs no blocks: it differs from the
-bias of the last query by a constant per query, which does not change the softmax.
 """
 
 from collections.abc import Iterator
@@ -24,8 +21,6 @@ from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
 BACKWARD_ROWS = 64
-MAX_LINEAR_BIAS = 2.0**14
-"""The largest absolute bias that is added to all queries; float32 rounds it to 2^-10."""
 QUERY_DEPENDENT_REASON = (
     "its bias depends on the position of the query, which `limitations` does not declare"
 )
@@ -75,22 +70,10 @@ def attend(
     """Return attention as `reference.attend` defines it; `bias` comes from `bias_by_distance`."""
     window = window_size(encoding, q.shape[2])
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
-    scale, sink = v.shape[-1] ** -0.5, encoding.sink()
-    is_plain = sink is None and window >= q.shape[2] and q.dtype == torch.bfloat16
-    if is_plain and fused_sdpa.masks_later_keys(q.device) and is_linear(bias):
-        out = LinearBiasAttention.apply(q, k, values, bias, scale)
-    else:
-        out = ToeplitzAttention.apply(
-            q, k, values, reversed_bias(bias, window), sink, window, scale
-        )
+    scale = v.shape[-1] ** -0.5
+    inputs = q, k, values, reversed_bias(bias, window), encoding.sink()
+    out = ToeplitzAttention.apply(*inputs, window, scale)
     return out[..., : v.shape[-1]]
-
-
-def is_linear(bias: Tensor) -> bool:
-    """Return whether a fixed bias [H, T] is proportional to distance and not too large."""
-    if bias.requires_grad or bias.shape[1] < 2 or bias.abs().max() > MAX_LINEAR_BIAS:
-        return False
-    return torch.equal(bias, bias[:, 1:2] * torch.arange(bias.shape[1], device=bias.device))
 
 
 def reversed_bias(bias: Tensor, window: int) -> Tensor:
@@ -144,26 +127,6 @@ class ToeplitzAttention(torch.autograd.Function):
             grad_sink = fused_sdpa.sink_gradient(QueryBlock(reversed_q, out, grad_out, lse), sink)
         grad_kv = grad_k.to(k.dtype), grad_v.to(v.dtype)
         return grad_q.flip(2), *grad_kv, grad_bias, grad_sink, None, None
-
-
-class LinearBiasAttention(torch.autograd.Function):
-    """Causal attention of q, k, v [B, H, T, d'] with a bias [H, T] for which `is_linear` holds."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, bias, scale):  # type: ignore[no-untyped-def]
-        length = q.shape[2]
-        last_row = bias.flip(-1)[None, :, None].expand(1, -1, length, length)
-        out, lse = fused_sdpa.forward(q, k, v, last_row, scale, is_causal=True)
-        ctx.save_for_backward(q, k, v, last_row, out, lse)
-        ctx.scale = scale
-        return out
-
-    @staticmethod
-    def backward(ctx, grad_out):  # type: ignore[no-untyped-def]
-        q, k, v, last_row, out, lse = ctx.saved_tensors
-        block = QueryBlock(q, out, grad_out, lse)
-        gradients = fused_sdpa.backward(block, k, v, last_row, ctx.scale, is_causal=True)
-        return *gradients, None, None
 
 
 def reversed_blocks(length: int, window: int, size: int) -> Iterator[tuple[slice, slice, slice]]:

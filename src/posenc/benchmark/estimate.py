@@ -37,6 +37,7 @@ from posenc.evaluation.requests import (
 from posenc.jobs.validate import validate
 from posenc.model.build import build_meta_model
 from posenc.model.transformer import Decoder
+from posenc.report.run_labels import run_labels
 from posenc.training.compilation import CompileChoice, choose_compile
 
 
@@ -111,12 +112,14 @@ def _expected_text(
 class Estimate:
     """The estimated cost of one run.
 
+    `label` is the encoding and the settings in which the runs of a sweep differ.
     `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
     `evaluation_flops` is 0 unless `includes_evaluation`; it is only approximate unless
     `data_is_prepared`. FLOP/s are per device, without torch.compile; `compile` is whether the run
     will use it, and `compile_reason` why.
     """
 
+    label: str
     encoding: str
     train_length: int
     seed: int
@@ -171,8 +174,8 @@ def estimate_runs(configs: Sequence[dict[str, Any]], machine: Machine) -> list[E
         if key not in estimates:
             estimates[key] = estimate(OmegaConf.create(values), machine, cache)
     return [
-        replace(estimates[key], seed=values["seed"])
-        for key, values in zip(keys, configs, strict=True)
+        replace(estimates[key], seed=values["seed"], label=label)
+        for key, values, label in zip(keys, configs, run_labels(configs), strict=True)
     ]
 
 
@@ -201,6 +204,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     throughput = machine.throughput(config, vocab_size, mean_length(requests))
     compiled = _compile_choice(config, steps, machine)
     return Estimate(
+        label=config.choices.encoding,
         encoding=config.choices.encoding,
         train_length=config.train_length,
         seed=config.seed,

@@ -41,15 +41,15 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     columns = [
         Column("encoding", align="left"),
         *map(Column, ("L", "seed")),
-        Column("parameters", format=_with_si_prefix),
+        Column("params", format=_with_si_prefix),
         Column("memory"),
         Column("FLOPs", format=_scientific),
         Column("training", format=format_duration),
-        Column("evaluation", format=format_duration),
+        Column("eval", format=format_duration),
     ]
     rows = [
         [
-            run.encoding,
+            run.label,
             run.train_length,
             run.seed,
             run.parameters,
@@ -97,7 +97,7 @@ def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, flo
 def _memory_breakdown(run: Estimate) -> str:
     sizes = {part.removesuffix("_bytes"): getattr(run.memory, part) for part in MEMORY_PARTS}
     parts = ", ".join(f"{name} {_with_si_prefix(size)}B" for name, size in sizes.items() if size)
-    return f"highest peak memory ({run.encoding}, L={run.train_length}): {parts}"
+    return f"highest peak memory ({run.label}, L={run.train_length}): {parts}"
 
 
 def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:

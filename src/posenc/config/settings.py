@@ -23,7 +23,7 @@ from posenc.config.values import (
     walk,
 )
 
-KERNELS = ("auto", "reference", "causal", "toeplitz", "factored", "blocks", "flex")
+KERNELS = ("auto", "reference", "causal", "key_bias", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
 COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
 """The config groups from which every run needs one component."""

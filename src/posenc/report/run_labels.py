@@ -29,7 +29,8 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 
     A setting is part of the labels if two runs with the same training length and config group
     choices differ in it. Runs that would otherwise have the same label, training length and seed
-    get their hash in the label.
+    get their hash in the label. `posenc plan` passes configurations without a hash and without the
+    fingerprint of their data.
     """
     settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)
@@ -42,7 +43,9 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
     ambiguous = {key for key, count in Counter(keys).items() if count > 1}
     return [
-        f"{key[0]} #{config['planned']['hash']}" if key in ambiguous else key[0]
+        f"{key[0]} #{config['planned']['hash']}"
+        if key in ambiguous and "planned" in config
+        else key[0]
         for key, config in zip(keys, configs, strict=True)
     ]
 
@@ -110,7 +113,7 @@ def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]
     keys = []
     for config in configs:
         values = [config.get(name) for name in names]
-        keys.append(json.dumps([config["planned"]["fingerprint"], *values]))
+        keys.append(json.dumps([_fingerprint(config), *values]))
         if keys[-1] not in by_key:
             settings = _settings(config)
             by_key[keys[-1]] = tuple(Setting(p, format_setting(v), c) for p, v, c in settings)
@@ -132,9 +135,13 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
     yield "callbacks", list(callbacks) or None, ()
     for path, value in flatten(callbacks, "callbacks"):
         yield path, value, ()
-    yield "data.fingerprint", config["planned"]["fingerprint"][:8], _data_context(config)
+    yield "data.fingerprint", _fingerprint(config)[:8], _data_context(config)
     for name in LABELED_SETTINGS:
         yield name, config.get(name), ()
+
+
+def _fingerprint(config: dict[str, Any]) -> str:
+    return config["planned"]["fingerprint"] if "planned" in config else ""
 
 
 def _options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
