@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ UPDATED_ON_RESUME = (
 )
 """Keys that a resumed or copied run takes from the new command."""
 
+NUM_WRITERS = 16
+"""Threads that write the files of runs, most of whose time is spent waiting for the disk."""
 TARGET = re.compile(r'"_target_": "[^"]*"')
 """A `_target_` in a configuration that is written as JSON."""
 
@@ -100,12 +103,9 @@ def plan(
             problems[job.run] = problem
     if len(problems) == len(unique_jobs):
         raise next(iter(problems.values()))
-    for job in unique_jobs:
-        if job.run in problems:
-            continue
-        if source := sources[job.run]:
-            copy_run(source, job.run)
-        _write_run(job)
+    written = [job for job in unique_jobs if job.run not in problems]
+    with ThreadPoolExecutor(NUM_WRITERS) as pool:
+        list(pool.map(_write_run, written, (sources[job.run] for job in written)))
     _update_plan(unique_jobs, shared, command)
     _remember(configs)
     return [_planned_run(job, problems.get(job.run)) for job in unique_jobs]
@@ -277,9 +277,11 @@ def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
     return missing_row_keys(requested_row_keys(job.config, job.data.fingerprint), rows)
 
 
-def _write_run(job: Job) -> None:
-    """Write the configuration, tokenizer and status of a run, unless a process is running it."""
+def _write_run(job: Job, source: RunDirectory | None) -> None:
+    """Copy `source`, if any, and write the configuration, tokenizer and status, unless it runs."""
     run = job.run
+    if source is not None:
+        copy_run(source, run)
     if is_locked(run.lock_file):
         return
     values: Any = job.values
