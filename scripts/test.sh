@@ -61,4 +61,5 @@ export OMP_WAIT_POLICY=passive  # there are more threads than cores; those that 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyrefly check
-.venv/bin/python -m pytest -n 2 --dist worksteal --durations=30 --durations-min=5 "${selection[@]}" "$@"
+# Three processes keep two cores busy while tests wait for servers and disks.
+.venv/bin/python -m pytest -n 3 --dist worksteal --durations=30 --durations-min=5 "${selection[@]}" "$@"

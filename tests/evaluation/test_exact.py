@@ -233,7 +233,8 @@ def test_wikitext_validation_through_the_command(
     run = trained_run(small_run(f"encoding={encoding}", "tokenizer=word", train))
     monkeypatch.chdir(tmp_path)
     words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
-    assert main(["evaluate", *words, "evaluation.lengths=[250]"]) == 0
+    words += ["evaluation.lengths=[250]", "evaluation.protocols=[nonoverlapping]"]
+    assert main(["evaluate", *words]) == 0
 
     ids = json.loads(run.tokenizer_file.read_text())["model"]["vocab"]
     tokens = [

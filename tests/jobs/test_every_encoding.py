@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from compositions import num_layers
 from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.jobs.exit_codes import FINISHED
@@ -41,7 +42,8 @@ PARAMS = [
 def test_an_encoding_trains_and_is_evaluated_beyond_its_training_length(
     small_run: SmallRun, choice: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    overrides = [*choice, "model.layers=4", "tokens=3840"]
+    layers = num_layers(choice[0].removeprefix("encoding="))
+    overrides = [*choice, f"model.layers={layers}", "tokens=3840"]
     lengths = [24, 96]
     if choice == ("encoding=learned",):
         with pytest.raises(ConfigError, match=r"96.*24"):
