@@ -112,18 +112,26 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
 
 
-def test_the_finding_names_the_fastest_and_the_slowest_variant(compared: Rows) -> None:
-    slow, fast, middle = ({**compared[0], "encoding": e} for e in ("fox", "nope", "rope"))
-    slow["milliseconds"], fast["milliseconds"], middle["milliseconds"] = 30.0, 10.0, 12.0
-    text = finding([slow, fast, middle])
-    assert text.endswith(
-        ": nope takes 10 ms, the least; rope 1.20 times as long and fox 3.00 times as long."
+def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(compared: Rows) -> None:
+    """Quotients of medians are not medians of quotients: here, they would be 1.20 and 3."""
+
+    def row(encoding: str, milliseconds: float, *ratios: float) -> dict[str, Any]:
+        keys = "ratio", "ratio_lowest", "ratio_highest"
+        changes = dict(zip(keys, ratios, strict=True))
+        return {**compared[0], "encoding": encoding, "milliseconds": milliseconds, **changes}
+
+    first, slow, middle = (
+        row("nope", 10.0, 1.0, 1.0, 1.0),
+        row("fox", 30.0, 2.9, 2.5, 3.5),
+        row("rope", 12.0, 1.1, 0.9, 1.3),
     )
-    kernels = [{**fast, "kernel": "auto"}, {**slow, "encoding": "nope", "kernel": "reference"}]
-    assert "nope (kernel=auto) takes 10 ms, the least; nope (kernel=reference) 3" in finding(
-        kernels
+    assert finding([first, slow, middle]).endswith(
+        ": nope takes 10 ms; rope 1.10 times as long (0.90 to 1.30),"
+        " fox 2.90 times as long (2.50 to 3.50)."
     )
-    assert finding([fast]).endswith("nope takes 10 ms.")
+    kernels = [{**first, "kernel": "auto"}, {**slow, "encoding": "nope", "kernel": "reference"}]
+    assert "nope (kernel=auto) takes 10 ms; nope (kernel=reference) 2" in finding(kernels)
+    assert finding([first]).endswith("nope takes 10 ms.")
 
 
 def test_encodings_have_the_same_color_as_in_other_figures(compared: Rows) -> None:

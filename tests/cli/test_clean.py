@@ -89,12 +89,14 @@ def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirect
     assert not folder.exists() and folder.parent.is_dir()
 
 
-def test_a_folder_with_a_report_is_kept(runs: list[RunDirectory]) -> None:
+def test_of_a_folder_without_runs_only_the_report_is_kept(runs: list[RunDirectory]) -> None:
     report = runs[0].path.parent / "report" / "index.html"
     report.parent.mkdir()
     report.write_text("results")
     assert main(["clean", f"run={','.join(str(run.path) for run in runs)}", "--yes"]) == 0
     assert report.read_text() == "results"
+    left = {path.name for path in report.parents[1].iterdir() if path.name[0] != "."}
+    assert left <= {"report", "wandb"}
 
 
 def test_a_running_run_is_not_removed(

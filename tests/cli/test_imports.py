@@ -35,7 +35,7 @@ def test_planning_imports_no_lightning() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_a_mistyped_key_is_reported_without_importing_torch() -> None:
+def test_a_mistyped_key_or_value_is_reported_without_importing_torch() -> None:
     """One process for all commands: starting Python and importing Hydra take most of the time."""
     code = """
 import sys
@@ -47,6 +47,8 @@ for command in %s:
     mistyped = [
         ["train", "encodng=rope"],
         ["train", "encoding=rope", "optimizer.learning_rat=1"],
+        ["train", "seed=one"],
+        ["train", "encoding=rope", "train_length=abc"],
         ["plan", "encodng=rope"],
         ["plan", "machine=h10"],
         ["check", "encodng=rope"],

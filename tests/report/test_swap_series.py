@@ -48,6 +48,27 @@ def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) ->
         assert curves.measurement == encodings.measurement
 
 
+def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    """The main table has the row with all tokens; a swap is not compared with that one."""
+    few = {"count": 1000, "full_count": 100_000, "budget_tokens": 1000, "budget_seconds": None}
+    rows = [
+        fabricate.row(64, 2.0),
+        fabricate.row(64, 2.6, **few),
+        fabricate.row(64, 2.7, swap="pi", **few),
+        fabricate.row(128, 2.2),
+        fabricate.row(128, 2.8, **few),
+        fabricate.row(128, 2.9, swap="pi", **few),
+        fabricate.row(256, 2.3),
+    ]
+    fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, 1), rows)
+    main, swaps = merged(tmp_path / "rope")
+    assert [point.mean for point in main.curves[0].points] == [2.0, 2.2, 2.3]
+    values = {curve.label: [point.mean for point in curve.points] for curve in swaps.curves}
+    assert values == {"none": [2.6, 2.8, 2.3], "pi": [2.7, 2.9]}
+
+
 def test_without_swaps_nothing_changes(tmp_path: Path, fabricate: SimpleNamespace) -> None:
     fabricate.run(tmp_path / "plain", fabricate.config("rope", 64, 1), [fabricate.row(64, 2.0)])
     (curves,) = merged(tmp_path / "plain")

@@ -73,6 +73,13 @@ def test_the_summary_has_perplexities_on_the_runs_own_validation_text_only(confi
     }
 
 
+def test_the_ratio_is_one_of_the_same_budget(config, evaluation_row):
+    few = {"count": 100, "full_count": 1000, "budget_tokens": 100, "budget_seconds": None}
+    rows = [evaluation_row(64, 20.0), evaluation_row(256, 30.0), evaluation_row(1024, 50.0) | few]
+    summary = extrapolation_summary(rows, config)
+    assert (summary["ppl@16L"], summary["extrapolation_ratio"]) == (50.0, 1.5)
+
+
 @pytest.mark.parametrize("lengths", [{}, {32: "L-32", 64: "L"}, {128: "2L", 256: "4L"}])
 def test_the_ratio_needs_the_training_length_and_a_longer_one(config, evaluation_row, lengths):
     rows = [evaluation_row(length, 10.0) for length in lengths]

@@ -12,6 +12,7 @@ from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, describe_path_error
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import options
+from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.runs.files import is_disk_full
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
@@ -51,8 +52,8 @@ def compose_training(
         raise ConfigError(f"hydra/launcher must be one of {available}")
     jobs = expand_config(settings, overrides, config_dirs)
     composer = Composer("train", config_dirs)
-    for job in jobs[:1]:  # reports an unknown key before the slow import of torch
-        composer.compose(job)
+    if jobs:  # reports an unknown key or an invalid value before the slow import of torch
+        compose_sweep_jobs(jobs[:1], composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     return Sweep(settings, launcher, jobs, composer)
 

@@ -164,15 +164,20 @@ def _page(
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """Return which variant is fastest, and by how much, in the last pass at the longest length."""
-    title, group = _groups(rows)[-1]
-    first, *others = sorted(group, key=lambda row: row["milliseconds"])
+    """Return the time of the first variant in the last pass at the longest length, and ratios.
+
+    These are the smallest and the largest ratio to it in the table, with their ranges.
+    """
+    title, (first, *others) = _groups(rows)[-1]
+    group = [first, *others]
     text = f"{title}: {_variant(first, group)} takes {_milliseconds(first['milliseconds'])} ms"
-    factors = [
-        f"{_variant(row, group)} {row['milliseconds'] / first['milliseconds']:.2f} times as long"
-        for row in (others if len(others) < 2 else [others[0], others[-1]])
+    ordered = sorted(others, key=lambda row: row["ratio"])
+    ratios = [
+        f"{_variant(row, group)} {row['ratio']:.2f} times as long"
+        f" ({row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f})"
+        for row in (ordered if len(ordered) < 2 else [ordered[0], ordered[-1]])
     ]
-    return f"{text}, the least; {' and '.join(factors)}." if factors else f"{text}."
+    return f"{text}; {', '.join(ratios)}." if ratios else f"{text}."
 
 
 def _variant(row: Row, group: Sequence[Row]) -> str:

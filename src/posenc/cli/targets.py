@@ -7,9 +7,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.cli.arguments import FOLDER_KEYS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
 from posenc.config.compose import Composer, compose
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.overrides import override_key, parse
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
@@ -38,7 +38,11 @@ def _folder_settings(arguments: Arguments) -> DictConfig:
     overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
     for override in overrides:
         if override_key(override) not in FOLDER_KEYS:
-            raise ConfigError(f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})")
+            known = (*FOLDER_KEYS, *FILTER_KEYS, "run")
+            raise ConfigError(
+                f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})"
+                f"{did_you_mean(override_key(override), known)}"
+            )
     config = compose("train", overrides, arguments.config_dirs)
     check_settings(config, {key: TYPES[key] for key in ("name", "outputs_dir")})
     return config

@@ -123,10 +123,12 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
 
     These are the options that `name` abbreviates, as `optimizer.lr` does `optimizer.learning_rate`,
-    or else those with the most similar spelling.
+    and those that end with it, as `evaluation/swap` does with `swap`, or else those with the most
+    similar spelling.
     """
     names = list(dict.fromkeys(options))
     nearest = [option for option in names if _abbreviates(name, option)]
+    nearest += [option for option in names if option.endswith((f".{name}", f"/{name}"))]
     nearest = nearest or get_close_matches(name, names, n=3, cutoff=0.5)
     return f" (nearest: {', '.join(nearest[:3])})" if nearest else ""
 

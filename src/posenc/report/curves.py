@@ -13,12 +13,14 @@ from omegaconf import OmegaConf
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
+from posenc.config.swaps import NO_SWAP
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.swap_series import merge_swaps
+from posenc.runs.evaluation_rows import budget_key, measurement_key
 from posenc.runs.loss_arrays import (
     BY_POSITION,
     BlockSums,
@@ -134,14 +136,47 @@ def evaluation_key(row: Row) -> EvaluationKey:
 
 
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
-    """Yield a point for each evaluation row that has a value for `quantity`."""
+    """Yield a point for each evaluation row that has a value for `quantity`.
+
+    If swaps scored other tokens than the main rows, rows without a swap that scored the same tokens
+    are additional points, of the swap `none`.
+    """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
-            point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
-            if quantity == "loss":
-                end_loss = end_of_window_loss(row, run.positions)
-                point = point._replace(blocks=run.blocks(row), end_loss=end_loss)
-            yield point
+            yield _run_point(run, row, quantity)
+    swapped = [run for run in experiment.runs if any(row["swap"] for row in run.comparable_rows)]
+    unswapped = {run.name: _with_budget_of_swaps(run) for run in swapped}
+    if any(row not in run.comparable_rows for run in swapped for row in unswapped[run.name]):
+        for run in swapped:
+            for row in unswapped[run.name]:
+                if row.get(quantity) is not None:
+                    point = _run_point(run, row, quantity)
+                    measurement = replace(point.measurement, swap=NO_SWAP)
+                    yield point._replace(measurement=measurement)
+
+
+def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
+    point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
+    if quantity != "loss":
+        return point
+    end_loss = end_of_window_loss(row, run.positions)
+    return point._replace(blocks=run.blocks(row), end_loss=end_loss)
+
+
+def _with_budget_of_swaps(run: Run) -> list[Row]:
+    """Return the rows without a swap, if possible those with the evaluation budget of swaps."""
+    budgets = {
+        measurement_key({**row, "swap": None}): budget_key(row)
+        for row in run.comparable_rows
+        if row["swap"] is not None
+    }
+    alike = {
+        measurement_key(row): row
+        for row in run.saved_rows
+        if budget_key(row) == budgets.get(measurement_key(row), ())
+    }
+    rows = (row for row in run.comparable_rows if row["swap"] is None)
+    return [alike.get(measurement_key(row), row) for row in rows]
 
 
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:

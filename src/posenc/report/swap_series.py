@@ -14,7 +14,8 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
     Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
     follow the unswapped sets of the same measurement. An unswapped set is omitted if its only curve
-    is repeated as `none` in a merged set. The points of a curve do not change.
+    is repeated as `none` in a merged set. If there are curves of the swap `none`, which scored the
+    same tokens as the other swaps, they are used instead. The points of a curve do not change.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:
@@ -35,7 +36,11 @@ def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
         curves
         for curves in group
         if curves.measurement.swap is None
-        and (len(curves.curves) > 1 or (curves.train_length, curves.curves[0].label) not in series)
+        and (
+            len(curves.curves) > 1
+            or (curves.train_length, curves.curves[0].label) not in series
+            or any(other.measurement.swap == NO_SWAP for other in group)
+        )
     ]
     return [*kept, *(_series(group, *key) for key in series)]
 
@@ -45,6 +50,8 @@ def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSe
     sources = sorted(
         (c for c in group if c.train_length == train_length and label in c.by_label), key=_order
     )
+    if any(curves.measurement.swap == NO_SWAP for curves in sources):
+        sources = [curves for curves in sources if curves.measurement.swap is not None]
     names = [curves.measurement.swap or NO_SWAP for curves in sources]
     counts = [curves.num_windows for curves in sources if curves.num_windows is not None]
     return replace(

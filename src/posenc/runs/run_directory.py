@@ -241,10 +241,17 @@ def remove_run(run: RunDirectory) -> None:
 
 
 def _remove_emptied_folder(folder: Path) -> None:
-    """Delete an experiment's folder if its plan has no runs left and it has no other results."""
+    """Delete an experiment's folder if its plan has no runs left and it has no other results.
+
+    If it has a report or a benchmark, only these are kept.
+    """
     with lock(folder / ".plan.lock"):
-        has_no_runs = not read_plan(folder)["runs"]
-        has_offline_runs = any((folder / "wandb").glob("*run-*"))
-        others = {path.name for path in folder.iterdir()} - ANCILLARY_NAMES
-        if has_no_runs and not has_offline_runs and not others:
+        if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
+            return
+        names = {path.name for path in folder.iterdir()}
+        if not names - ANCILLARY_NAMES:
             shutil.rmtree(folder)
+            return
+        for name in names & {"plan.json", ".code", "wandb"}:
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

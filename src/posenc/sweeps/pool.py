@@ -256,6 +256,11 @@ class _Launch:
     def _print_summary(self, seconds: float) -> None:
         self.display.print(f"{self._counts()}, in {format_duration(seconds)}")
         states = {status.state for status in self.outcomes.values()}
-        if states != {"finished"} or self.already_finished + len(self.outcomes) < self.total:
-            retry = "; add retry=true to rerun failed runs" if "failed" in states else ""
-            self.display.print(f"rerun the same command to resume{retry}")
+        remedies = []
+        not_started = self.already_finished + len(self.outcomes) < self.total
+        if not_started or states - {"finished", "failed"}:
+            remedies.append("rerun the same command to resume")
+        if "failed" in states:
+            remedies.append("add retry=true to rerun failed runs")
+        if remedies:
+            self.display.print("; ".join(remedies))

@@ -219,12 +219,15 @@ def replace_earlier_files(run: "Run", name: str) -> None:
     such as `wandb leet` then list the run once, by its name.
     """
     folder = Path(run.settings.sync_dir)
-    target, latest = folder.with_name(f"run-{name}"), folder.with_name("latest-run")
+    target = folder.with_name(f"run-{name}")
     started = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}(-\d+)?")
     for other in folder.parent.iterdir():
         if other == target or (started.fullmatch(other.name) and other != folder):
             shutil.rmtree(other)
     folder.rename(target)
-    if latest.is_symlink() and not latest.exists():
-        latest.unlink()
-        latest.symlink_to(target.name)
+    for link in folder.parent.iterdir():  # latest-run, and the logs in it
+        if link.is_symlink() and not link.exists():
+            within = link.readlink().parts[1:]
+            link.unlink()
+            if (target / Path(*within)).exists():
+                link.symlink_to(Path(target.name, *within))

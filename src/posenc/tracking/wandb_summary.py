@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.curve_set import describe_lengths
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.evaluation_rows import largest_rows, read_rows
+from posenc.runs.evaluation_rows import budget_key, largest_rows, read_rows
 from posenc.runs.row_types import RowTypes
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
@@ -47,12 +47,12 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
-    the longest length divided by the perplexity at the training length. All values are for the
-    final weights.
+    the longest length divided by the perplexity at the training length, if both were evaluated with
+    the same budget. All values are for the final weights.
     """
     validation_key = (config.planned.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
-    perplexity = {
-        row["length"]: row["perplexity"]
+    by_length = {
+        row["length"]: row
         for row in largest_rows(rows)
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
         and row.get("at_tokens") is None
@@ -60,12 +60,15 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     }
     train_length = config.train_length
     summary = {
-        f"ppl@{describe_lengths([length], train_length)[0]}": value
-        for length, value in perplexity.items()
+        f"ppl@{describe_lengths([length], train_length)[0]}": row["perplexity"]
+        for length, row in by_length.items()
     }
-    longest = max(perplexity, default=0)
-    if train_length in perplexity and longest > train_length:
-        summary["extrapolation_ratio"] = perplexity[longest] / perplexity[train_length]
+    if shortest := by_length.get(train_length):
+        budget = budget_key(shortest)
+        longest = by_length[max(n for n, row in by_length.items() if budget_key(row) == budget)]
+        if longest["length"] > train_length:
+            ratio = longest["perplexity"] / shortest["perplexity"]
+            summary["extrapolation_ratio"] = ratio
     return summary
 
 
