@@ -43,6 +43,15 @@ def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
     assert frame.comparable[frame["count"] == row["count"]].all()
 
 
+def test_a_name_is_that_of_a_folder_in_outputs(
+    trained_runs: dict[str, RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = trained_runs["rope"]
+    monkeypatch.chdir(run.path.parents[2])
+    assert len(posenc.results("trial")) == len(posenc.results("outputs/trial"))
+    assert posenc.load("rope-L24").name == run.name
+
+
 def test_a_corrupt_run_is_left_out_with_a_warning(
     trained_runs: dict[str, RunDirectory],
 ) -> None:

@@ -45,6 +45,10 @@ def error_of(
     [
         (["encoding=alibbi"], ["encoding=alibbi", "alibi", "rope"]),
         (["encodng=alibi"], ["encodng", "nearest: encoding"]),
+        (["encoding=nan"], ["Hydra reads as a number"]),
+        (["encoding=rope", "encoding.rat=1"], ["+encoding.rat=...", "YAML file omits"]),
+        (["callbacks.early_stopping.patience=3"], ["add callbacks=early_stopping"]),
+        (["optimizer={_target_:torch.optim.RAdam}"], ["FOLDER/optimizer/NAME.yaml"]),
         (["train_length=long"], ["train_length='long'", "integer"]),
         (["model.heads=5"], ["heads=5 does not divide width=32"]),
         (["model.heads=32", "encoding=rope"], ["even number of channels", "model.heads"]),

@@ -10,13 +10,12 @@ from posenc.cli import main
 from posenc.cli.arguments import parse
 from posenc.cli.run_selection import (
     filter_runs,
-    find_run,
     select_in_folder,
     select_one_run,
     select_runs,
 )
 from posenc.config.errors import ConfigError
-from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.run_directory import RunDirectory, find_run, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from compositions import composer
 from posenc.config.compose import compose
-from posenc.config.grids import expand_config
+from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.paths import conf_dir, options
 from posenc.config.steps import training_steps
 from posenc.evaluation.requests import requested_row_keys
@@ -70,6 +70,17 @@ def test_the_first_job_of_the_laptop_size_can_be_planned(name: str, tmp_path: Pa
     words = [f"experiment={name}", "size=laptop"]
     overrides = expand_config(compose("train", words), words)
     validate(compose_job([*overrides[0], f"outputs_dir={tmp_path}"], composer()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), SIZES)
+def test_the_first_and_the_last_job_of_every_size_can_be_debugged(
+    name: str, size: str | None
+) -> None:
+    words = [f"experiment={name}", *([f"size={size}"] if size else []), "debug=fast"]
+    overrides = expand_config(compose_sweep("train", words, []), words)
+    for job in (overrides[0], overrides[-1]):
+        validate(compose_job(job, composer()), VERIFIED)
 
 
 @pytest.mark.slow  # a hundred configurations are composed

@@ -25,7 +25,7 @@ from posenc.evaluation.evaluate import load_model
 from posenc.model.device import select_device
 from posenc.model.generation import generate
 from posenc.model.transformer import Decoder
-from posenc.runs.run_directory import RunDirectory, open_run
+from posenc.runs.run_directory import RunDirectory, find_run
 
 
 class LoadedRun:
@@ -156,11 +156,13 @@ class LoadedRun:
 def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
     """Return the run in a directory, such as `outputs/quickstart/rope-L64-s1-3f9c2a1b`.
 
+    A prefix of the name that only one run in `outputs` has, such as `rope-L64`, is enough.
+
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
     run needs an untrusted module, and RunError if the run's configuration is corrupt or was edited.
     """
-    loaded = LoadedRun(open_run(fspath(run)), modules)
+    loaded = LoadedRun(find_run(fspath(run)), modules)
     loaded.config  # noqa: B018  # reads it, so that errors are raised here
     return loaded
 

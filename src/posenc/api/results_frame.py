@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from posenc.config.paths import OUTPUTS
 from posenc.report.experiment import read_experiment
 
 
 def results(folder: str | PathLike[str]) -> pd.DataFrame:
     """Return a data frame with one row for each evaluation row in an experiment's folder.
+
+    `folder` is a path or the name of a folder in `outputs`.
 
     The first columns describe the run: `run` (its name), `label` (its encoding and the settings in
     which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. `comparable`
@@ -20,7 +23,8 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
     and `perplexity`. Runs that cannot be read are left out with a warning. Raises ConfigError if
     the folder has no runs, and RunError if none has been evaluated.
     """
-    experiment = read_experiment(Path(folder))
+    path = Path(folder)
+    experiment = read_experiment(path if path.exists() else OUTPUTS / path)
     for name, reason in experiment.corrupt.items():
         warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
     comparable = {id(row) for run in experiment.runs for row in run.comparable_rows}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.run_selection import find_run, select_runs
+from posenc.cli.run_selection import select_runs
 from posenc.cli.targets import command_with_modules, print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
@@ -14,7 +14,7 @@ from posenc.config.grids import expand
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.report.table import Column, Table
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, find_run
 
 if TYPE_CHECKING:
     from posenc.api.run_evaluation import Evaluation

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from posenc.api.saved_run import run_config, training_data
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.run_selection import find_run
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
@@ -21,7 +20,7 @@ from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, find_run
 from posenc.tracking import wandb_config
 from posenc.tracking.build_tracker import build_tracker
 

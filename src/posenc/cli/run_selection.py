@@ -1,6 +1,5 @@
 """Selection of runs by path, by a unique prefix of the name, or by filters on an experiment."""
 
-import glob
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,35 +11,18 @@ from posenc.cli.targets import experiment_folder, outputs_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import OUTPUTS, experiment_arguments
-from posenc.runs.run_directory import RunDirectory, SelectRuns, list_runs, open_run
-
-MAX_LISTED = 5
+from posenc.runs.run_directory import (
+    RunDirectory,
+    SelectRuns,
+    ambiguous_run,
+    find_run,
+    list_runs,
+    list_some,
+    open_run,
+)
 
 Filters = Mapping[str, set[str | None]]
 """The allowed values of each filter key, as JSON."""
-
-
-def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
-    """Return the run at `path`, or the only run whose path or name starts with `path`.
-
-    Names are searched in all experiments of the folder `outputs`. Raises ConfigError if there is
-    no such run, or more than one.
-    """
-    if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
-        return open_run(path)
-    prefix, folder = glob.escape(str(Path(path))), glob.escape(str(outputs))
-    patterns = (prefix, f"{folder}/{prefix}", f"{folder}/*/{prefix}")
-    files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
-    matches = sorted(str(Path(file).parent) for file in files)
-    if len(matches) > 1:
-        raise _ambiguous(path, matches)
-    if not matches and outputs != OUTPUTS:
-        names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
-        listed = _listed(names) if names else "none"
-        raise ConfigError(
-            f"run={path}: no run in {outputs} has this prefix (its experiments: {listed})"
-        )
-    return open_run(matches[0] if matches else path)
 
 
 def _search_run(path: Any, arguments: Arguments, folder_keys: Sequence[str]) -> RunDirectory:
@@ -63,20 +45,12 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     matches = at_path or [run for run in runs if run.name.startswith(path)]
     exact = [run for run in matches if run.name == path]
     if len(matches) > 1 and not exact:
-        raise _ambiguous(path, [run.name for run in matches])
+        raise ambiguous_run(path, [run.name for run in matches])
     if not matches:
         names = [run.name for run in runs]
-        listed = _listed(names) if names else "none"
+        listed = list_some(names) if names else "none"
         raise ConfigError(f"run={path}: no run of {folder} has this prefix (its runs: {listed})")
     return (exact or matches)[0]
-
-
-def _ambiguous(path: str, matches: Sequence[str]) -> ConfigError:
-    return ConfigError(f"run={path} matches {len(matches)} runs ({_listed(matches)}); specify one")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 
 
 def select_runs(arguments: Arguments) -> list[str]:
@@ -115,7 +89,7 @@ def select_one_run(arguments: Arguments) -> Arguments:
     if len(paths) > 1:
         raise ConfigError(
             f"posenc {arguments.command} takes one run, but {len(paths)} are selected"
-            f" ({_listed(paths)}); set run=PREFIX or more filters ({', '.join(FILTER_KEYS)})"
+            f" ({list_some(paths)}); set run=PREFIX or more filters ({', '.join(FILTER_KEYS)})"
         )
     return replace(arguments, overrides=tuple(overrides))
 

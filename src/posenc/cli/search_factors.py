@@ -4,14 +4,13 @@ import shlex
 from typing import TYPE_CHECKING
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.run_selection import find_run
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
 from posenc.config.settings import SPLITS, check_settings
 from posenc.report.table import Column, Table
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, find_run
 
 if TYPE_CHECKING:
     from posenc.api.longrope_search import FactorSearch

@@ -24,7 +24,7 @@ from posenc.config.config_dir_source import ConfigDirSource
 from posenc.config.errors import ConfigError, did_you_mean, first_line, one_line
 from posenc.config.expansion import check_interpolations
 from posenc.config.overrides import override_key, parse
-from posenc.config.paths import allowed_options, conf_dir, groups
+from posenc.config.paths import allowed_options, conf_dir, groups, options
 
 LENGTH_KEYS = ("evaluation.lengths", "evaluation.offsets", "evaluation.factors")
 """Mutually exclusive keys that set the evaluation lengths."""
@@ -173,7 +173,15 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
         names = value if isinstance(value, list) else [value]
         if not all(isinstance(n, str) and len(n) <= MAX_OPTION_LENGTH for n in names):
             available = ", ".join(allowed_options(group, config_dirs))
-            raise ConfigError(f"{line}: set {group}= to one of: {available}")
+            if isinstance(value, dict):
+                raise ConfigError(
+                    f"{group}: write this to FOLDER/{group}/NAME.yaml, and add --config-dir FOLDER"
+                    f" and {group}=NAME; available: {available}"
+                )
+            raise ConfigError(
+                f"{line}: set {group}= to one of: {available}; a name that Hydra reads as a number,"
+                " such as nan, cannot be used"
+            )
         if isinstance(value, list) and group == "logger" and "none" in value and len(value) > 1:
             raise ConfigError(f"{line}: none means that there is no logger; omit it from the list")
         if isinstance(value, list) and group not in LIST_GROUPS:
@@ -247,6 +255,12 @@ def _unknown_key(
     hint = did_you_mean(key, [known for known in known_keys if known != key])
     parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
     parent = parents[0] if parents else ""
+    if parent:
+        hint += f"; +{key}=... adds a parameter that the YAML file omits"
+    group, _, rest = key.partition(".")
+    option = rest.partition(".")[0]
+    if group in groups() and not config.get(group) and option in options(group, config_dirs):
+        hint += f"; add {group}={option}"
     name = command.replace("_", "-")  # as in `posenc search-factors`
     listed = "train --cfg` prints" if command == "train" else f"{name} --help` lists"
     return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} all keys")

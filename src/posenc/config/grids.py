@@ -98,9 +98,16 @@ def expand_config(
         OmegaConf.masked_copy(config, ["grids", "sizes", "size"]), resolve=False
     )
     later = list(overrides)
-    for earlier in ((config.get("debug") or {}).get("overrides", []), _size_overrides(plain)):
+    for earlier in (_debug_overrides(config, plain["grids"]), _size_overrides(plain)):
         later = [*_without_replaced(earlier, later, config_dirs), *later]
     return expand(plain["grids"], later, config_dirs)
+
+
+def _debug_overrides(config: DictConfig, grids: Any) -> list[str]:
+    """Return `debug.overrides`; grids keep their own factors, as learned positions do."""
+    names: Sequence[str] = (config.get("debug") or {}).get("overrides", [])
+    has_factors = any("evaluation.factors" in grid for grid in _check_grids(grids))
+    return [o for o in names if not has_factors or override_key(o) != "evaluation.factors"]
 
 
 def expand(

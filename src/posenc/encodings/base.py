@@ -56,12 +56,12 @@ class Encoding(nn.Module):
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
     maps each of the following properties that the encoding lacks to the reason:
 
-        causal        no token attends to a later one
-        prefix        a token's output does not depend on how many tokens follow
-        shift         scores depend only on differences between positions
-        any_length    sequences of any length can be encoded
+        causal             no token attends to a later one
+        prefix_consistent  a token's output does not depend on how many tokens follow
+        shift_invariant    scores depend only on differences between positions
+        any_length         sequences of any length can be encoded
 
-    `shift` is not expected of encodings that add position embeddings to the hidden states.
+    `shift_invariant` is not expected of encodings that add position embeddings to hidden states.
     """
 
     limitations: Mapping[str, str] = {}

@@ -78,6 +78,7 @@ def apply_debug(values: dict[str, Any]) -> None:
     """Shorten a job, whose settings have been checked, according to its `debug` settings.
 
     The description (`about`), premises, claims and published curves of its experiment are dropped.
+    No more than L targets are scored, because debug runs have shorter windows.
     `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
     that is not between 0 and 1.
     """
@@ -94,3 +95,5 @@ def apply_debug(values: dict[str, Any]) -> None:
                 node[key] = max(1, round(node[key] * debug["fraction"]))
     if debug["steps"] is not None:
         values["tokens"] = debug["steps"] * values["batch_tokens"]
+    if targets := values["evaluation"]["targets"]:
+        values["evaluation"]["targets"] = min(targets, values["train_length"])

@@ -10,6 +10,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError
+from posenc.config.paths import OUTPUTS
 from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
     RowsDigest,
@@ -27,6 +28,7 @@ from posenc.runs.row_types import METRICS, NGRAMS, TIMING
 from posenc.runs.saved_config import read_config
 from posenc.runs.status import Status
 
+MAX_LISTED = 5
 STOPPED_EARLY = "stopped_early"
 """The key that marks the row of `metrics.jsonl` at which a callback ended the training."""
 
@@ -188,6 +190,41 @@ def open_run(path: Any) -> RunDirectory:
     if not run.config_file.is_file():
         raise ConfigError(f"run={path} is not a run directory (no config.yaml)")
     return run
+
+
+def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
+    """Return the run at `path`, or the only run whose path or name starts with `path`.
+
+    Names are searched in all experiments of the folder `outputs`. Raises ConfigError if there is
+    no such run, or more than one.
+    """
+    if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
+        return open_run(path)
+    prefix, folder = glob.escape(str(Path(path))), glob.escape(str(outputs))
+    patterns = (prefix, f"{folder}/{prefix}", f"{folder}/*/{prefix}")
+    files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
+    matches = sorted(str(Path(file).parent) for file in files)
+    if len(matches) > 1:
+        raise ambiguous_run(path, matches)
+    if not matches and outputs != OUTPUTS:
+        names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
+        listed = list_some(names) if names else "none"
+        raise ConfigError(
+            f"run={path}: no run in {outputs} has this prefix (its experiments: {listed})"
+        )
+    return open_run(matches[0] if matches else path)
+
+
+def ambiguous_run(path: str, matches: Sequence[str]) -> ConfigError:
+    """Return the error for a prefix of several runs."""
+    return ConfigError(
+        f"run={path} matches {len(matches)} runs ({list_some(matches)}); specify one"
+    )
+
+
+def list_some(names: Sequence[str]) -> str:
+    """Return the first names, followed by dots if there are more."""
+    return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 
 
 def list_runs(folder: Path) -> list[RunDirectory]:
