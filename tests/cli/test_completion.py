@@ -41,6 +41,16 @@ def test_options_are_completed_after_a_comma_too() -> None:
     ]
 
 
+def test_a_list_is_completed_with_options_that_it_lacks_and_that_can_be_in_a_list() -> None:
+    assert completions("posenc train logger=[") == [
+        f"logger=[{name}" for name in ("csv", "tensorboard", "wandb")
+    ]
+    assert completions("posenc train logger=[wandb,") == [
+        "logger=[wandb,csv",
+        "logger=[wandb,tensorboard",
+    ]
+
+
 def test_keys_are_those_of_the_chosen_options() -> None:
     line = "posenc train encoding="
     keys = set(completions(f"{line}alibi encoding."))

@@ -35,7 +35,7 @@ CFG_PARTS = ("job", "hydra", "all")
 """The values of Hydra's `--cfg`; posenc supports only `job`, the default."""
 MULTIRUN_FLAGS = ("-m", "--multirun")
 SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "tune", "wandb-sweep")
-HYDRA_FLAGS = {
+OTHER_FLAGS = {
     "--config-name": "select a file in experiment/ with experiment=NAME",
     "--config-path": "add a folder of YAML files with --config-dir DIR",
     "--info": "posenc list prints the config groups, and posenc train --cfg the configuration",
@@ -44,9 +44,12 @@ HYDRA_FLAGS = {
     "--run": "posenc train runs the jobs",
     "--hydra-help": "posenc COMMAND --help lists the keys of a command",
     "--shell-completion": "posenc completion bash prints a completion script",
+    "--version": "posenc --version prints the version",
+    "--dry-run": "posenc plan estimates the runs without starting them",
+    "--install-completion": "posenc completion bash prints a completion script",
     "--experimental-rerun": "rerun the command of a sweep, which resumes its runs",
 }
-"""Hydra flag that posenc does not support -> the alternative."""
+"""A flag of Hydra or other tools that posenc does not support -> the alternative."""
 SHORT_FLAGS = {
     "-cn": "--config-name",
     "-cp": "--config-path",
@@ -130,7 +133,7 @@ def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
             f"posenc {command} composes no configuration to print with {CFG}; that of a run is its"
             f" config.yaml, and posenc train {CFG} prints that of a new run"
         )
-    if name in HYDRA_FLAGS:
-        return ConfigError(f"posenc has no flag {word}; {HYDRA_FLAGS[name]}")
+    if name in OTHER_FLAGS:
+        return ConfigError(f"posenc {command} has no flag {word}; {OTHER_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
     return ConfigError(f"unknown flag {word} (available: {available})")

@@ -119,9 +119,11 @@ def completions(line: str) -> list[str]:
         keys = [_next_part(f"{key}=", last) for key in _keys(command, context)]
         folders = _values("name", context) if command in POSITIONAL_FOLDER else []
         return _matching([*folders, *keys], last)
-    chosen, comma, current = value.rpartition(",")
-    values = _matching(_values(key, context), current)
-    return [f"{key}={chosen}{comma}{option}" for option in values]
+    current = re.split(r"[\[,]", value)[-1]
+    start = value.removesuffix(current)
+    excluded = {*start.strip("[").split(","), *(["none"] if "[" in start else [])}
+    values = [option for option in _values(key, context) if option not in excluded]
+    return [f"{key}={start}{option}" for option in _matching(values, current)]
 
 
 def _matching(words: Iterable[str], start: str) -> list[str]:

@@ -51,7 +51,10 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print()
     for heading, verdicts in _verdicts_by_heading(results).items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
-        for line in (_verdict_line(*outcome) for outcome in claim_outcomes(verdicts)):
+        outcomes = list(claim_outcomes(verdicts))
+        if {outcome for outcome, _ in outcomes} == {"premise not met"}:
+            outcomes = []  # the heading says it
+        for line in (_verdict_line(*outcome) for outcome in outcomes):
             if console.is_terminal:
                 console.print(line, no_wrap=True, overflow="ellipsis")
             else:
