@@ -45,34 +45,34 @@ class Undeclared(NoPE):
 
 
 @pytest.mark.parametrize(
-    ("make", "cpu", "cuda_float32", "cuda_bfloat16"),
+    ("make", "cpu_float32", "cpu_bfloat16", "cuda_float32", "cuda_bfloat16"),
     [
-        (NoPE, "causal", "causal", "causal"),
-        (ROPE, "causal", "causal", "causal"),
-        (Alibi, "toeplitz", "blocks", "factored"),
-        (T5, "toeplitz", "blocks", "blocks"),
-        (KerpleLog, "toeplitz", "blocks", "blocks"),
-        (partial(Window, inner=NoPE, size=7), "toeplitz", "blocks", "blocks"),
-        (Fox, "factored", "blocks", "factored"),
-        (Cable, "factored", "blocks", "factored"),
-        (Fire, "blocks", "blocks", "blocks"),
-        (Shaw, "blocks", "blocks", "blocks"),
-        (Undeclared, "blocks", "blocks", "blocks"),
-        (SELF_EXTEND, "blocks", "blocks", "blocks"),
-        (StickBreaking, "blocks", "blocks", "blocks"),
-        (partial(Sinks, inner=NoPE), "toeplitz", "causal", "causal"),
-        (partial(Sinks, inner=Alibi), "toeplitz", "blocks", "blocks"),
-        (partial(Sinks, inner=Fox), "blocks", "blocks", "blocks"),
-        (partial(Window, inner=NoPE, size=7, kept=2), "blocks", "blocks", "blocks"),
+        (NoPE, "causal", "causal", "causal", "causal"),
+        (ROPE, "causal", "causal", "causal", "causal"),
+        (Alibi, "toeplitz", "key_bias", "blocks", "factored"),
+        (T5, "toeplitz", "toeplitz", "blocks", "blocks"),
+        (KerpleLog, "toeplitz", "toeplitz", "blocks", "blocks"),
+        (partial(Window, inner=NoPE, size=7), "toeplitz", "toeplitz", "blocks", "blocks"),
+        (Fox, "factored", "factored", "blocks", "factored"),
+        (Cable, "factored", "factored", "blocks", "factored"),
+        (Fire, "blocks", "blocks", "blocks", "blocks"),
+        (Shaw, "blocks", "blocks", "blocks", "blocks"),
+        (Undeclared, "blocks", "blocks", "blocks", "blocks"),
+        (SELF_EXTEND, "blocks", "blocks", "blocks", "blocks"),
+        (StickBreaking, "blocks", "blocks", "blocks", "blocks"),
+        (partial(Sinks, inner=NoPE), "toeplitz", "toeplitz", "causal", "causal"),
+        (partial(Sinks, inner=Alibi), "toeplitz", "toeplitz", "blocks", "blocks"),
+        (partial(Sinks, inner=Fox), "blocks", "blocks", "blocks", "blocks"),
+        (partial(Window, inner=NoPE, size=7, kept=2), "blocks", "blocks", "blocks", "blocks"),
     ],
 )
 def test_the_choice_for_each_encoding_and_device(
-    make: Make, cpu: str, cuda_float32: str, cuda_bfloat16: str
+    make: Make, cpu_float32: str, cpu_bfloat16: str, cuda_float32: str, cuda_bfloat16: str
 ) -> None:
     encoding = make(GEOMETRY).at_layer(0)
     for device, dtype, expected in [
-        (CPU, FLOAT32, cpu),
-        (CPU, BFLOAT16, "key_bias" if make is Alibi else cpu),
+        (CPU, FLOAT32, cpu_float32),
+        (CPU, BFLOAT16, cpu_bfloat16),
         (CUDA, FLOAT32, cuda_float32),
         (CUDA, BFLOAT16, cuda_bfloat16),
     ]:

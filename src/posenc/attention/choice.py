@@ -35,10 +35,11 @@ AUTO = {
         "blocks": "any encoding",
     },
 }
-"""Device -> kernel -> what it is used for; `auto` uses the first kernel that supports the encoding.
+"""Device -> kernels, in order of preference -> what each is used for.
 
-Each kernel's `unsupported_reason` has the exact conditions. On a GPU, `flex` is used only on
-request, because it has not been compared with the others.
+`auto` uses the first kernel that supports the encoding. Each kernel's `unsupported_reason` has the
+exact conditions. On a GPU, `flex` is used only on request, because it has not been compared with
+the others.
 """
 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}

@@ -1,7 +1,8 @@
 """Causal attention in bfloat16 on a CPU with a bias that is proportional to distance, as in ALiBi.
 
-Such a bias differs from that of the last query by a constant per query, which does not change the
-softmax. It is therefore one number per key, and the fused kernel needs no blocks of queries.
+For all queries, the biases of the last query can be used instead: the difference is a constant per
+query, which does not change the softmax. The bias is then one number per key, and the fused kernel
+runs once for all queries.
 """
 
 import torch
@@ -20,7 +21,10 @@ MAX_BIAS = 2.0**14
 def unsupported_reason(
     encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> str | None:
-    """Return why the kernel does not support the encoding, or None if `bias_reason` decides."""
+    """Return why the kernel does not support the encoding, or None if it does.
+
+    `bias_reason` then checks the values of the bias.
+    """
     if not fused_sdpa.masks_later_keys(device):
         return f"it runs only on a CPU, not on {device.type}"
     if dtype != torch.bfloat16:

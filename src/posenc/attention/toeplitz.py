@@ -4,7 +4,7 @@ A Toeplitz bias depends only on distance, so it is one vector per head. If the v
 the largest distance, and the queries of a block are in reverse order, row u of the block's bias is
 a slice of the vector that starts u entries after that of row 0. The bias of a block is therefore an
 overlapping view of the vector, which the fused kernel reads like any other mask; no mask is stored.
-A fixed bias costs hardly any time. A learnable one has a slower backward pass, which computes the
+A fixed bias is nearly free. A learnable one has a slower backward pass, which computes the
 scores of BACKWARD_ROWS queries at a time.
 """
 

@@ -53,7 +53,7 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
         outcomes = list(claim_outcomes(verdicts))
         if {outcome for outcome, _ in outcomes} == {"premise not met"}:
-            outcomes = []  # the heading says it
+            outcomes = []  # the summary above covers all of them
         for line in (_verdict_line(*outcome) for outcome in outcomes):
             if console.is_terminal:
                 console.print(line, no_wrap=True, overflow="ellipsis")

@@ -18,14 +18,14 @@ from posenc.runs.lock import lock
 from posenc.runs.row_types import EVALUATION, Row, RowTypes
 
 ComparisonKey = tuple[int, tuple[Any, ...]]
-"""A training length and the key of a measurement: rows with the same ones can be compared."""
+"""A training length and a measurement key; only rows that share both can be compared."""
 MEAN_OVER = {
     "loss": "count",
     "perplexity": "count",
     "perplexity_per_word": "words",
     "perplexity_per_byte": "bytes",
 }
-"""The values of a row that its `sum` determines, and the keys of the numbers that divide it."""
+"""Key of a value in a row -> key of the number that the row's `sum` is divided by."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
