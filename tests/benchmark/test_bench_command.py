@@ -51,6 +51,16 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     assert float(row["ratio"]) == alibi["ratio"]
 
 
+def test_the_attention_of_a_layer_is_measured_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    overrides = ["encoding=alibi", "passes=[attention_step]", "rounds=1", "threads=1", "name=mine"]
+    assert main(["bench", *SMALL_MODEL, *overrides, "train_length=64", "batch_tokens=64"]) == 0
+    (row,) = json.loads(Path("outputs/mine/bench/bench.json").read_text())["rows"]
+    assert row["pass"] == "attention_step" and row["milliseconds"] > 0
+
+
 @pytest.mark.slow
 def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path) -> None:
     overrides = ["encoding=nope", "passes=[forward]", "rounds=1000000", "threads=1"]

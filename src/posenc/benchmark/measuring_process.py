@@ -131,10 +131,6 @@ def measure(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return time_rounds(request) if "rounds" in request else measure_peak(request)
 
 
-if __name__ == "__main__":
-    sys.exit(answer_request(measure))
-
-
 class BenchmarkedAttention:
     """The rotation and the attention kernel of layer 0, on random queries, keys and values."""
 
@@ -175,3 +171,7 @@ class BenchmarkedAttention:
         with autocast(self.precision, self.device):
             q, k = self.layer.rotate(x, q, k, self.pos)
         return self.kernel(self.layer, x, q, k, v, self.pos)
+
+
+if __name__ == "__main__":
+    sys.exit(answer_request(measure))
