@@ -51,10 +51,7 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print()
     for heading, verdicts in _verdicts_by_heading(results).items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
-        outcomes = list(claim_outcomes(verdicts))
-        if {outcome for outcome, _ in outcomes} == {"premise not met"}:
-            outcomes = []  # the summary above covers all of them
-        for line in (_verdict_line(*outcome) for outcome in outcomes):
+        for line in _verdict_lines(verdicts):
             if console.is_terminal:
                 console.print(line, no_wrap=True, overflow="ellipsis")
             else:
@@ -86,6 +83,14 @@ def _print_everything(console: Console, results: Results) -> None:
 def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
     by_heading = {"Premises": results.verdicts.premises, "Claims": results.verdicts.claims}
     return {heading: verdicts for heading, verdicts in by_heading.items() if verdicts}
+
+
+def _verdict_lines(verdicts: Sequence[Verdict]) -> list[Text]:
+    """Return a line for each claim, or none if all share a premise that is not met."""
+    outcomes = claim_outcomes(verdicts)
+    if all(outcome == "premise not met" for outcome, _ in outcomes):
+        return []  # the summary above covers all of them
+    return [_verdict_line(outcome, group) for outcome, group in outcomes]
 
 
 def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
