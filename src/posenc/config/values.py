@@ -26,8 +26,9 @@ def matches_type(value: Any, annotation: Any) -> bool:
     try:
         if not is_finite(value) or not all(is_finite(item) for _, item in walk(value)):
             return False
-        if type(value) in types:  # typeguard takes a hundred times as long
-            return True
+        item_types = set(map(type, value)) if type(value) is list else set()
+        if type(value) in types or (len(item_types) == 1 and list[item_types.pop()] in types):
+            return True  # typeguard takes a hundred times as long
         accepts_bool = annotation is Any or "bool" in str(annotation)
         if isinstance(value, bool) and not accepts_bool:
             return False

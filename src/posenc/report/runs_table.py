@@ -68,20 +68,26 @@ def ngrams_csv(experiment: Experiment) -> str:
 def blocks_csv(experiment: Experiment) -> str:
     """Return a CSV row for each block of text of each measurement with saved blocks."""
     names = ("data", "split", "protocol", "stride", "swap", "length")
-    return records_csv(
-        [
+    measured = [
+        (
             {
                 "run": run.name,
                 "tokens": run.training_tokens(row),
                 **{name: row.get(name) for name in names},
-                "block": index,
-                "sum": float(total),
-                "count": int(count),
-            }
-            for run in experiment.runs
-            for row in _measurements(run)
-            if (blocks := run.blocks(row)) is not None
-            for index, (total, count) in enumerate(zip(blocks.sums, blocks.counts, strict=True))
+            },
+            blocks,
+        )
+        for run in experiment.runs
+        for row in _measurements(run)
+        if (blocks := run.blocks(row)) is not None
+    ]
+    return records_csv(
+        [
+            {**measurement, "block": index, "sum": total, "count": count}
+            for measurement, blocks in measured
+            for index, (total, count) in enumerate(
+                zip(blocks.sums.tolist(), blocks.counts.tolist(), strict=True)
+            )
         ]
     )
 

@@ -35,13 +35,13 @@ def measurement_key(row: Row) -> tuple[Any, ...]:
 
     Rows written before `evaluation.at_tokens` existed have no `at_tokens`, which means null.
     """
-    return tuple(row.get(name) for name in KEY_FIELDS)
+    return tuple(map(row.get, KEY_FIELDS))
 
 
 def budget_key(row: Row) -> tuple[Any, ...]:
     """Return the budget of a row or a request; (None, None) for a row that scored every target."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
-    return (None, None) if complete else tuple(row.get(name) for name in BUDGET_FIELDS)
+    return (None, None) if complete else tuple(map(row.get, BUDGET_FIELDS))
 
 
 def row_key(row: Row) -> tuple[Any, ...]:
@@ -62,6 +62,8 @@ def largest_rows(rows: Sequence[Row]) -> list[Row]:
 
 def _largest(rows: Sequence[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[Row]:
     """Return the row with the most tokens for each key; on a tie, the last in the file's order."""
+    if len(set(map(key, rows))) == len(rows):  # nearly always; it saves sorting them
+        return list(rows)
     ordered = sorted(rows, key=lambda row: (row["count"], _file_order(row)))
     largest = {key(row): row for row in ordered}
     return [row for row in rows if largest[key(row)] is row]
