@@ -38,6 +38,7 @@ def test_the_defaults_are_valid() -> None:
         ("outputs_dir=", "outputs_dir must not be empty"),
         ("cache_dir=' '", "cache_dir must not be empty"),
         ("about={title: [1]}", "about={'title': [1]} must be a mapping of names to strings"),
+        ("about={limits: x}", "about has the unknown key 'limits'; available: title, question"),
         ("train_length=1e9", "train_length=1000000000 must be at most 1,048,576, because"),
         ("batch_tokens=24e9", "batch_tokens=24000000000 must be at most 268,435,456, which"),
         ("seed=1e30", "seed=1e+30 must be an integer"),

@@ -25,6 +25,8 @@ from posenc.config.values import (
 
 KERNELS = ("auto", "reference", "causal", "key_bias", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
+ABOUT_KEYS = ("title", "question", "interpretation", "limitations", "source")
+"""The keys of an experiment's description, `about`; `source` is that of published costs."""
 COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
 """The config groups from which every run needs one component."""
 NAME_PATTERN = re.compile(r"\w[\w.+-]{,79}")
@@ -215,6 +217,8 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
         is_list = isinstance(value, str) and "," in value
         remedy = f"; in a YAML file, list several values under grids ({key}: [...])"
         return f"{key}={value!r} must be {expected}{remedy if is_list else ''}"
+    if key == "about" and (unknown := [name for name in value or {} if name not in ABOUT_KEYS]):
+        return f"about has the unknown key {unknown[0]!r}; available: {', '.join(ABOUT_KEYS)}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
             f"{key}={value!r} must be at most 80 letters, digits and - _ . +, starting with a"
