@@ -181,6 +181,15 @@ class Embedding(Encoding):
         return x + 1
 
 
+class InfiniteGradient(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.rate = torch.nn.Parameter(torch.ones(geometry.heads))
+
+    def bias(self, head, distance, pos_q):
+        return -(self.rate[head] * distance.clamp(min=0)).sqrt()
+
+
 class Helpers(Encoding):
     def bias(self, head, distance, pos_q):
         return self.compute_bias(head, distance, pos_q)
@@ -225,6 +234,7 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("LaterNotFinite", 1, ["LaterNotFinite.bias returned float32 [3, 64] with NaN"]),
     ("ComputeBias", 1, ["ComputeBias.compute_bias", "rename it to bias"]),
     ("ComputeContentBias", 4, ["rename it to content_bias"]),
+    ("InfiniteGradient", 0, ["the gradient of rate is not finite", "sqrt"]),
     ("Embedding", 1, ["Embedding.embedding", "rename it to embed"]),
 ]
 """Class, line of the mistake relative to the class, and what the message contains."""
@@ -245,6 +255,15 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
     yield run
     sys.modules.pop("mistaken", None)
+
+
+def test_a_benchmark_finds_the_mistakes_that_planning_finds(
+    train: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    train("Misspelled")
+    message = capsys.readouterr().err.removeprefix("posenc train: ")
+    assert main(["bench", "--config-dir", "conf", "encoding=mine", *SMALL[:3]]) == 2
+    assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(("name", "line", "parts"), MISTAKES, ids=[name for name, *_ in MISTAKES])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
 
@@ -92,6 +93,27 @@ def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(
     assert any("DeviceStatsMonitor" in key for key in last)
     assert sums(monitored) == sums(plain)
     assert list(monitored.config().callbacks) == ["learning_rate_monitor", "device_stats_monitor"]
+
+
+class EveryFifthStep(pl.Callback):
+    """Logs the number of completed steps after every fifth step."""
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step % 5 == 0:
+            pl_module.log("mine", float(trainer.global_step))
+
+
+def test_a_value_that_a_callback_logs_after_a_step_is_in_the_row_of_the_step(
+    planned: PlannedRun,
+) -> None:
+    target = f"{EveryFifthStep.__module__}.{EveryFifthStep.__qualname__}"
+    run = planned(f"+callbacks.mine._target_={target}", f"modules=[{EveryFifthStep.__module__}]")
+    assert run_job(run, 1, [EveryFifthStep.__module__], StopRequest(lambda: True)) == FINISHED
+    logged = dict(columns(run, "step", "mine"))
+    assert [logged[step] for step in (5, 10, 15, 20)] == [5, 10, 15, 20]
+    assert logged[4] is None
 
 
 # No loss is 100 nats lower than the first, so training ends two validations later.

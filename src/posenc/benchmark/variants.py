@@ -10,9 +10,10 @@ from posenc.attention import UnsupportedKernelError
 from posenc.attention.choice import KernelChoice, describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
+from posenc.check import verify_encoding
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
-from posenc.model.build import build_meta_model
+from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
 from posenc.training.optimizer import optimizer_factory
@@ -97,13 +98,14 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
         optimizer(torch.nn.Linear(1, 1))
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
+    device, dtype = select_device(config), attention_dtype(config.precision)
+    verify_encoding(build_encoding(config, list(config.modules)), dtype)
     model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:
         raise ConfigError(
             f"train_length={config.train_length} exceeds the encoding's limit of {limit} positions"
         )
-    device, dtype = select_device(config), attention_dtype(config.precision)
     choices = layer_choices(config.kernel, model.encoding, device, dtype)
     kernels = auto_kernels = _names(choices)
     if config.kernel != "auto":

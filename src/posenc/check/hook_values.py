@@ -17,6 +17,7 @@ from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, rand
 from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
 from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
+from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding, layer_encodings
 from posenc.encodings.wrapper import EFFECTIVE_HOOKS
 from posenc.model.transformer import seed_cpu
@@ -51,11 +52,12 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     """
     for part in user_parts(encoding):
         with torch.random.fork_rng(devices=[]):
-            for head_dtypes in dtypes:
-                converted = copy.deepcopy(part).to(head_dtypes[0])
+            for dtype_pair in dtypes:
+                converted = copy.deepcopy(part).to(dtype_pair[0])
                 for training in (False, True):
-                    _verify_model(converted.train(training), head_dtypes)
+                    _verify_model(converted.train(training), dtype_pair)
             _verify_effect(part)
+            _verify_gradients(part)
 
 
 @torch.no_grad()
@@ -95,6 +97,29 @@ def _verify_effect(encoding: Encoding) -> None:
             return
     problem = "returns None, so the encoding equals encoding=nope (is a return statement missing?)"
     raise hook_error(encoding, overridden[0], problem)
+
+
+@torch.enable_grad()
+def _verify_gradients(encoding: Encoding) -> None:
+    """Raise ConfigError if a parameter of a user's encoding has a gradient that is not finite."""
+    tested = copy.deepcopy(encoding).float()
+    parameters = dict(tested.named_parameters())
+    if is_builtin(type(encoding)) or not parameters:
+        return
+    inputs = convert(
+        random_inputs(encoding, supported_length(encoding)), torch.float32, torch.float32
+    )
+    for layer in distinct_layers(tested):
+        outputs = hook_outputs(tested, layer, inputs).values()
+        if learnable := [output.sum() for output in outputs if output.requires_grad]:
+            torch.stack(learnable).sum().backward()
+    for name, parameter in parameters.items():
+        if parameter.grad is not None and not parameter.grad.isfinite().all():
+            raise ConfigError(
+                f"{definition_location(type(encoding))}: {type(encoding).__name__}: the gradient of"
+                f" {name} is not finite, so training would fail (the derivative of sqrt, for"
+                f" example, is infinite at 0)"
+            )
 
 
 def _token_indices(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:

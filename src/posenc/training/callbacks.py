@@ -66,7 +66,7 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
 
 
 class CallbackMetrics(Logger):
-    """Collects the metrics that callbacks log, for the row of the next completed step."""
+    """Collects the metrics that callbacks log, for the row of the current step."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ class Recorder(pl.Callback):
         self._notify_callbacks(trainer, pl_module, row)
         self.stopped_early = trainer.should_stop and step < self.steps.total
         self._log_compile_seconds()
-        self._record(row)
+        self._record(row, trainer.logged_metrics)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
@@ -164,9 +164,15 @@ class Recorder(pl.Callback):
             for callback in self.callbacks:
                 callback.on_validation_end(trainer, pl_module)
 
-    def _record(self, row: dict[str, Any]) -> None:
-        """Write the row of a step, including the metrics that the callbacks logged."""
-        logged = self.callback_metrics.take() if self.callback_metrics else {}
+    def _record(self, row: dict[str, Any], step_metrics: Mapping[str, Any]) -> None:
+        """Write the row of a step, including the metrics that the callbacks logged.
+
+        Lightning passes those logged during the step, `step_metrics`, to its loggers after it.
+        """
+        logged: dict[str, float] = {}
+        if self.callback_metrics is not None:
+            self.callback_metrics.log_metrics(step_metrics)
+            logged = self.callback_metrics.take()
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
         if self.stopped_early:
             row[STOPPED_EARLY] = True
@@ -185,10 +191,13 @@ class Recorder(pl.Callback):
         last = "there is no good checkpoint"
         if steps:
             last = f"the last good checkpoint is from step {steps[0]}"
+        clip = (
+            " or gradient_clip" if self.session.config.gradient_clip else ", or set gradient_clip"
+        )
         learning_rate = "lr" if "lr" in self.session.config.optimizer else "learning_rate"
         raise RunError(
             f"the {name} is not finite at step {step} ({loss}); {last}; lower"
-            f" optimizer.{learning_rate} or gradient_clip"
+            f" optimizer.{learning_rate}{clip}"
         )
 
     def _record_timing(self, step: int) -> None:
