@@ -112,6 +112,13 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
 
 
+def test_the_figure_of_a_single_length_shows_its_ratios(rows: Rows) -> None:
+    """A scale with a single size would be NaN, and the markers would be missing."""
+    published = [{**row, "published_ratio": None} for row in rows if row["length"] == 16]
+    svg = cost_figure(published, "Cost", "of something", csv="").svg
+    assert "NaN" not in svg
+
+
 def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(compared: Rows) -> None:
     """Quotients of medians are not medians of quotients: here, they would be 1.20 and 3."""
 

@@ -115,6 +115,23 @@ def test_the_ratio_is_that_of_the_longest_to_the_training_length(
     assert ratios["sinusoidal", "128"] == f"{math.exp(0.9):.2f}"
 
 
+def test_a_ratio_is_of_the_seeds_at_both_lengths_and_a_note_names_missing_seeds(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for seed, loss in ((1, 4.0), (2, 3.0)):
+        rows = [fabricate.row(64, loss)]
+        rows += [fabricate.row(128, loss + 0.5)] if seed == 2 else []
+        fabricate.run(tmp_path / "gap", fabricate.config("alibi", 64, seed), rows)
+    write_report(tmp_path / "gap", console)
+    text = (tmp_path / "gap/report/extrapolation.csv").read_text()
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["longest_over_train_length"] == f"{math.exp(0.5):.2f}"
+    note = "Averaged over fewer seeds than the other values: alibi at 128 tokens (seed 2)."
+    assert (
+        note in printed(console) and note in (tmp_path / "gap/report/extrapolation.md").read_text()
+    )
+
+
 def test_headings_give_lengths_relative_to_the_training_length(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:

@@ -45,7 +45,7 @@ def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) ->
     for curves in with_swaps:
         assert [c.label for c in curves.curves] == ["none", "pi", "yarn", "yarn factor=4", "own"]
         assert [c.points[-1].mean for c in curves.curves] == [3.0, 2.6, 2.5, 2.0, 4.0]
-        assert curves.measurement == encodings.measurement
+        assert curves.evaluation_key == encodings.evaluation_key
 
 
 def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(

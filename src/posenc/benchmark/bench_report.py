@@ -128,7 +128,7 @@ def describe_setup(rows: Sequence[Row]) -> str:
         f" {first['date']}: width {model['width']}, {plural(model['layers'], 'layer')},"
         f" {plural(model['heads'], 'head')}, vocabulary {values('vocab_size')},"
         f" {values('batch_tokens')} tokens per pass,"
-        f" {values('precision')}, {first['rounds']} rounds"
+        f" {values('precision')}, {plural(first['rounds'], 'round')}"
     )
 
 

@@ -83,12 +83,12 @@ def _styles(rows: Sequence[Row]) -> dict[str, Style]:
     return line_styles({_row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows})
 
 
-def _size_channel(lengths: Sequence[str]) -> alt.Size:
+def _size_channel(lengths: Sequence[str]) -> alt.Size | alt.SizeValue:
     """Return a channel that distinguishes lengths, with a legend if there are several."""
+    if len(lengths) == 1:
+        return alt.SizeValue(MAX_MARKER_AREA)
     areas = np.linspace(MIN_MARKER_AREA, MAX_MARKER_AREA, len(lengths)).tolist()
     scale = alt.Scale(domain=lengths, range=areas)
-    if len(lengths) == 1:
-        return alt.Size("length:N", scale=scale, legend=None)
     legend = alt.Legend(title=None, orient="bottom", symbolStrokeColor=GRAY)
     return alt.Size("length:N", scale=scale, legend=legend)
 

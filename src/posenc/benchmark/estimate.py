@@ -58,7 +58,7 @@ class ExpectedData:
 
 @dataclass(frozen=True)
 class ExpectedText:
-    """The evaluation split of a corpus that has not been prepared: `num_tokens` equal tokens."""
+    """The evaluation split of unprepared data: `num_tokens` identical tokens."""
 
     name: str
     num_tokens: int
@@ -239,8 +239,8 @@ def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) 
 def mean_length(requests: Sequence[Request]) -> int | None:
     """Return the mean evaluation length of the evaluated tokens, or None without requests.
 
-    The time per token is linear in the length, so all measurements together take as long as one of
-    as many tokens in windows of the mean length.
+    The time per token is linear in the length, so the total time is that of evaluating all tokens
+    once, in windows of the mean length.
     """
     tokens = sum(request.tokens for request in requests)
     return round(sum(r.tokens * r.length for r in requests) / tokens) if tokens else None

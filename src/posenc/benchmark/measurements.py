@@ -16,7 +16,7 @@ from posenc import __version__
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError, RunError, plural
 from posenc.config.steps import sequences_per_step
 from posenc.model.device import select_device
 from posenc.runs.hardware import memory_bytes
@@ -64,12 +64,12 @@ def measure_times(
         "variants": [(index[id(variant.config)], variant.pass_) for variant in variants],
         "rounds": warm_up + count,
     }
-    on_progress(f"{len(variants)} variants: warm-up")
+    on_progress(f"{plural(len(variants), 'variant')}: warm-up")
     rounds: list[dict[str, Any]] = []
     for answer in call_module(MEASURING_PROCESS, request, threads):
         rounds.append(answer)
         done = max(0, len(rounds) - warm_up)
-        on_progress(f"{len(variants)} variants: {done} of {count} rounds")
+        on_progress(f"{plural(len(variants), 'variant')}: {done} of {plural(count, 'round')}")
     return rounds[warm_up:]
 
 

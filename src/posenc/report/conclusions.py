@@ -21,10 +21,10 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
     """Return the experiment's own text, then its lowest perplexities and the ratios to L."""
-    several = len({curves.measurement for curves, _ in losses}) > 1
+    several = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
     for curves, rows in losses:
-        setting = curves.setting + (f", {curves.measurement}" if several else "")
+        setting = curves.setting + (f", {curves.evaluation_key}" if several else "")
         best = best_encodings(curves, rows)
         lines += [f"{setting}: {text}" for text in (best, *_ratio_lines(curves))]
     return [*lines, RATIO_TEXT] if losses else lines
@@ -199,7 +199,7 @@ def _coverage_note(experiment: Experiment) -> list[str]:
 
 def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
     """Return a note on early tokens if there are windows longer than L (Press et al. 2022)."""
-    curves = next((c for c in curve_sets if c.measurement.protocol == "nonoverlapping"), None)
+    curves = next((c for c in curve_sets if c.evaluation_key.protocol == "nonoverlapping"), None)
     if curves is None or curves.x_values[-1] <= curves.train_length:
         return []
     half, longest = curves.train_length // 2, curves.x_values[-1]
@@ -213,13 +213,13 @@ def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return a warning for each measurement with lengths at which too few windows fit the text."""
+    """Return a warning for each evaluation with lengths at which too few windows fit the text."""
     counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:
-        protocol, stride = curves.measurement.protocol, curves.measurement.stride or 1
+        protocol, stride = curves.evaluation_key.protocol, curves.evaluation_key.stride or 1
         for point in (point for curve in curves.curves for point in curve.points):
             targets = stride if protocol in ("last_k", "fixed_target") else point.x
-            counts[str(curves.measurement)][point.x] = int(point.tokens // targets)
+            counts[str(curves.evaluation_key)][point.x] = int(point.tokens // targets)
     lines = []
     for name, windows in counts.items():
         few = sorted(length for length in windows if windows[length] < MIN_WINDOWS)

@@ -3,7 +3,7 @@
 The values of a curve share an `EvaluationKey`, which is also how a report names them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -27,17 +27,17 @@ PROTOCOL_DESCRIPTIONS = {
     ),
     "sliding": (
         "sliding window",
-        "a window of the evaluation length advances by `stride` tokens and scores its last `stride`"
-        " tokens (the first window scores all of its tokens); every token is scored once",
+        "a window of the evaluation length advances by the stride and scores as many tokens at its"
+        " end (the first window scores all of its tokens); every token is scored once",
     ),
     "last_k": (
         "last tokens of each window",
-        "the text is split into consecutive windows of the evaluation length; the last `stride`"
-        " tokens of each window are scored",
+        "the text is split into consecutive windows of the evaluation length; the last"
+        " tokens of each window, as many as the stride, are scored",
     ),
     "fixed_target": (
         "fixed targets",
-        "the same tokens at every length: spans of `stride` tokens, each at the end of a window",
+        "the same tokens at every length: spans as long as the stride, each at the end of a window",
     ),
     "tasks": (
         "task answers",
@@ -148,6 +148,10 @@ class Point:
     def mean(self) -> float:
         return fmean(self.values)
 
+    def mean_over(self, seeds: Collection[int]) -> float:
+        """Return the mean over some of the seeds."""
+        return fmean(v for seed, v in zip(self.seeds, self.values, strict=True) if seed in seeds)
+
     def differences(self, other: "Point") -> list[float]:
         """Return the values minus those of another point, for each seed that both have."""
         others = dict(zip(other.seeds, other.values, strict=True))
@@ -175,7 +179,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveSet:
-    """Comparable curves: they share one measurement and one training length.
+    """Comparable curves: they share the training length, and the evaluation except its length.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is another quantity, such as a position, and
@@ -185,7 +189,7 @@ class CurveSet:
     encoding with different swaps, `swapped` is the label of that encoding.
     """
 
-    measurement: EvaluationKey
+    evaluation_key: EvaluationKey
     train_length: int
     curves: tuple[Curve, ...]
     published: tuple[tuple[str, PublishedCurve], ...] = ()
@@ -206,7 +210,7 @@ class CurveSet:
         """The title of the curves' table."""
         name = self.quantity.name.capitalize()
         name += f" of {self.swapped} with swaps" if self.swapped else ""
-        return f"{name}, trained at L = {self.train_length}: {self.measurement}"
+        return f"{name}, trained at L = {self.train_length}: {self.evaluation_key}"
 
     @property
     def by_label(self) -> dict[str, Curve]:
@@ -217,8 +221,8 @@ class CurveSet:
         """The fields that identify the set: the first columns of CSV files."""
         names = ("split", "protocol", "stride", "swap")
         return {
-            "data": self.measurement.data_name,
-            **{name: getattr(self.measurement, name) for name in names},
+            "data": self.evaluation_key.data_name,
+            **{name: getattr(self.evaluation_key, name) for name in names},
             "train_length": self.train_length,
             **({"encoding": self.swapped} if self.swapped else {}),
         }
@@ -254,6 +258,6 @@ def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
     return ["L" if n == train_length else f"L{n - train_length:+}" for n in lengths]
 
 
-def select_first_measurement(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
-    """Return the curve sets of the first measurement, one for each training length."""
-    return [c for c in curve_sets if c.measurement == curve_sets[0].measurement]
+def select_main_evaluation(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
+    """Return the curve sets of the first evaluation key, one for each training length."""
+    return [c for c in curve_sets if c.evaluation_key == curve_sets[0].evaluation_key]

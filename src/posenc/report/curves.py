@@ -1,6 +1,6 @@
 """Collects the curves of an experiment from the evaluation rows and losses by position of its runs.
 
-Each evaluation row of a run, or bin of positions, becomes a `RunPoint`. Those of one measurement
+Each evaluation row of a run, or bin of positions, becomes a `RunPoint`. Those of one evaluation key
 and training length form a `CurveSet`, in which a `Point` has the values of all seeds.
 """
 
@@ -46,7 +46,7 @@ class RunPoint(NamedTuple):
     """
 
     run: Run
-    measurement: EvaluationKey
+    evaluation_key: EvaluationKey
     x: float
     value: float
     tokens: int
@@ -63,26 +63,26 @@ def loss_curves(experiment: Experiment) -> list[CurveSet]:
     run_points = [
         point
         for point in _run_points(experiment, "loss")
-        if point.measurement.protocol != TASKS
-        and not point.measurement.data_name.startswith(TASK_DATA_PREFIX)
+        if point.evaluation_key.protocol != TASKS
+        and not point.evaluation_key.data_name.startswith(TASK_DATA_PREFIX)
     ]
-    by_length = [point for point in run_points if point.measurement.protocol != BY_POSITION]
+    by_length = [point for point in run_points if point.evaluation_key.protocol != BY_POSITION]
     return merge_swaps(curve_sets(experiment, by_length or run_points))
 
 
 def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
     """Return accuracy by evaluation length for each task and training length, with swaps merged."""
     run_points = _run_points(experiment, "accuracy")
-    tasks = (point for point in run_points if point.measurement.protocol == TASKS)
+    tasks = (point for point in run_points if point.evaluation_key.protocol == TASKS)
     sets = map(_without_shared_settings, merge_swaps(curve_sets(experiment, tasks)))
     return [
-        replace(curves, quantity=ACCURACY, chance=_chance(experiment, curves.measurement.data))
+        replace(curves, quantity=ACCURACY, chance=_chance(experiment, curves.evaluation_key.data))
         for curves in sets
     ]
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by binned position for each measurement and training length, with swaps merged.
+    """Return loss by binned position by evaluation key and training length, with swaps merged.
 
     Uses the longest window length with at least MIN_POSITION_WINDOWS windows or, if there is none,
     the length with the most windows. A mean over a few windows mostly depends on their text.
@@ -103,7 +103,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         for position_bin in _position_bins(run, name)
     )
     sets = curve_sets(experiment, run_points)
-    chosen = [windows[curves.measurement, curves.train_length] for curves in sets]
+    chosen = [windows[curves.evaluation_key, curves.train_length] for curves in sets]
     return merge_swaps(
         [
             replace(curves, window=length, num_windows=count)
@@ -138,8 +138,8 @@ def evaluation_key(row: Row) -> EvaluationKey:
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each evaluation row that has a value for `quantity`.
 
-    If swaps scored other tokens than the main rows, rows without a swap that scored the same tokens
-    are additional points, of the swap `none`.
+    If swaps scored other tokens than the main rows, the rows without a swap are repeated, labelled
+    `none`, with the evaluation budget of the swaps.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
@@ -151,8 +151,8 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
             for row in unswapped[run.name]:
                 if row.get(quantity) is not None:
                     point = _run_point(run, row, quantity)
-                    measurement = replace(point.measurement, swap=NO_SWAP)
-                    yield point._replace(measurement=measurement)
+                    evaluation_key = replace(point.evaluation_key, swap=NO_SWAP)
+                    yield point._replace(evaluation_key=evaluation_key)
 
 
 def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
@@ -164,7 +164,7 @@ def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
 
 
 def _with_budget_of_swaps(run: Run) -> list[Row]:
-    """Return the rows without a swap, if possible those with the evaluation budget of swaps."""
+    """Return the rows without a swap, preferably those with the evaluation budget of the swaps."""
     budgets = {
         measurement_key({**row, "swap": None}): budget_key(row)
         for row in run.comparable_rows
@@ -180,9 +180,9 @@ def _with_budget_of_swaps(run: Run) -> list[Row]:
 
 
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
-    """Return all curve sets, the main measurement first.
+    """Return all curve sets, the main evaluation first.
 
-    The main measurement is the one on the training corpus, without a swap and, if they were
+    The main evaluation is the one on the training corpus, without a swap and, if they were
     evaluated, in non-overlapping windows.
     """
     train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
@@ -190,7 +190,7 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
     scored_tokens: dict[tuple[EvaluationKey, int], set[int]] = {}
     for point in run_points:
-        run, key = point.run, (point.measurement, point.run.train_length)
+        run, key = point.run, (point.evaluation_key, point.run.train_length)
         scored_tokens.setdefault(key, set()).add(point.tokens)
         curves = sets.setdefault(key, {})
         curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
@@ -229,10 +229,10 @@ def _point(x: float, run_points: dict[int, RunPoint]) -> Point:
 
 
 def _published(
-    experiment: Experiment, measurement: EvaluationKey, train_length: int, labels: Iterable[str]
+    experiment: Experiment, evaluation_key: EvaluationKey, train_length: int, labels: Iterable[str]
 ) -> tuple[tuple[str, PublishedCurve], ...]:
-    """Return the published curves that match a measurement, each with the label of its runs."""
-    keys = {**vars(measurement), "corpus": measurement.data_name}
+    """Return the published curves that match an evaluation key, each with the label of its runs."""
+    keys = {**vars(evaluation_key), "corpus": evaluation_key.data_name}
     return tuple(
         (run.label, curve)
         for curve in experiment.published
@@ -244,17 +244,20 @@ def _published(
 
 
 def _ngrams(
-    experiment: Experiment, measurement: EvaluationKey, train_length: int, scored_tokens: set[int]
+    experiment: Experiment,
+    evaluation_key: EvaluationKey,
+    train_length: int,
+    scored_tokens: set[int],
 ) -> dict[int, float]:
     """Return the mean loss of n-gram models by order; empty if they were scored on other tokens."""
-    if measurement.protocol not in NONOVERLAPPING_PROTOCOLS:
+    if evaluation_key.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
     by_seed = {
         (row["order"], run.seed): row["loss"]
         for run in experiment.runs
         for row in run.ngrams
         if run.train_length == train_length
-        and (row["data"], row["split"]) == (measurement.data, measurement.split)
+        and (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
         and scored_tokens == {row["count"]}
     }
     orders = sorted({order for order, _ in by_seed})

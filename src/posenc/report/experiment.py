@@ -33,8 +33,8 @@ from posenc.runs.status import Status
 class Run:
     """One run: its configuration, status and results.
 
-    `saved_rows` are its evaluation rows, in the order of evaluation.json; `rows` are one of them
-    per measurement, and `comparable_rows` are those of `rows` that can be compared with other runs.
+    `saved_rows` are its evaluation rows, in the order of evaluation.json; `rows` keeps one of
+    them per measurement, and `comparable_rows` those that can be compared with other runs.
     `positions` and `block_arrays` are the arrays of loss_by_position.npz and loss_by_block.npz. All
     five are empty until training is done. `timing` has the lines of timing.jsonl, `metrics` the
     last logged value of each metric, and `ngrams` the losses of n-gram models of the same training
@@ -75,7 +75,7 @@ class Run:
     def matches(self, selector: Mapping[str, Any]) -> bool:
         """Whether the configuration has all values in `selector`.
 
-        `tokens` may also be one of the training budgets at which the run was evaluated.
+        `tokens` may also be one of the numbers of training tokens at which the run was evaluated.
         """
         return all(self._has(key, value) for key, value in selector.items())
 
@@ -105,7 +105,7 @@ class Run:
 
     @property
     def _evaluated_at_tokens(self) -> set[int]:
-        """The intermediate training budgets at which the run was or will be evaluated."""
+        """The numbers of tokens after which the run was or will be evaluated during training."""
         measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
         return measured | set(self.config["evaluation"].get("at_tokens") or [])
 
@@ -259,6 +259,8 @@ def _with_short_paths(text: str) -> str:
 def _no_runs(folder: Path) -> str:
     others = sorted({file.parent.parent.name for file in folder.parent.glob("*/*/config.yaml")})
     problem = "contains no runs" if folder.is_dir() else "does not exist"
+    if (folder / "bench").is_dir():
+        problem = f"contains no runs, but the results of posenc bench ({folder / 'bench'})"
     remedy = f"available: {', '.join(others)}" if others else "create runs with `posenc train`"
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 

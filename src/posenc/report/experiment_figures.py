@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 
 from posenc.report.chart import Chart, Line, VerticalLine
-from posenc.report.curve_set import CurveSet, describe_lengths, select_first_measurement
+from posenc.report.curve_set import CurveSet, describe_lengths, select_main_evaluation
 from posenc.report.curves import RunPoint, curve_sets, evaluation_key
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.experiment import Experiment
@@ -50,7 +50,7 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
     bases = _bases_by_label(experiment)
     shown_sets = [
         curves
-        for curves in select_first_measurement(curve_sets)
+        for curves in select_main_evaluation(curve_sets)
         if sum(curve.label in bases for curve in curves.curves) > 1
     ]
     models = [run.config["model"] for run in experiment.evaluated if run.label in bases]
@@ -109,7 +109,7 @@ def _base_bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalL
 
 
 def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Chart | None:
-    """Return a chart with a subplot for each measurement and evaluation length beyond L.
+    """Return a chart with a subplot for each evaluation key and length beyond L.
 
     Returns None if no run was evaluated before the end of its training.
     """
@@ -139,7 +139,7 @@ def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
         for length, group in groupby(run_points, key=itemgetter(0))
         for curves in curve_sets(experiment, [point for _, point in group])
     ]
-    return sorted(sets, key=lambda curves: (str(curves.measurement), curves.train_length))
+    return sorted(sets, key=lambda curves: (str(curves.evaluation_key), curves.train_length))
 
 
 def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:

@@ -68,16 +68,16 @@ def data_fingerprints(runs: Sequence[Run]) -> str:
 
 
 def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Describe each measurement: its data, the number of scored tokens and the protocol."""
+    """Describe each evaluation: its data, the number of scored tokens and the protocol."""
     counts: defaultdict[EvaluationKey, set[int]] = defaultdict(set)
     for curves in curve_sets:
         points = (point for curve in curves.curves for point in curve.points)
-        counts[curves.measurement].update(point.tokens for point in points)
+        counts[curves.evaluation_key].update(point.tokens for point in points)
     lines = []
-    for measurement, scored in counts.items():
+    for key, scored in counts.items():
         tokens = _join_distinct(f"{count:,}" for count in sorted(scored))
-        line = f"{measurement} (data {measurement.data[:8]}), {tokens} tokens scored at each length"
-        _, description = PROTOCOL_DESCRIPTIONS.get(measurement.protocol, ("", ""))
+        line = f"{key} (data {key.data[:8]}), {tokens} tokens scored at each length"
+        _, description = PROTOCOL_DESCRIPTIONS.get(key.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines
 

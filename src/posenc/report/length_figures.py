@@ -39,7 +39,7 @@ ACCURACY_CAPTION = (
 
 
 def perplexity_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return perplexity by length, with one subplot for each measurement and training length.
+    """Return perplexity by length, with one subplot for each evaluation key and training length.
 
     Confidence intervals are computed on losses.
     """
@@ -97,7 +97,8 @@ def accuracy_by_length(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart 
         curve_sets,
         [[*shown, *_chance_line(c)] for c, shown in zip(curve_sets, lines, strict=True)],
         titles=[
-            f"{curves.measurement.data_name}, trained at {curves.setting}" for curves in curve_sets
+            f"{curves.evaluation_key.data_name}, trained at {curves.setting}"
+            for curves in curve_sets
         ],
         file_stem="accuracy_by_length",
         title="Accuracy by evaluation length",

@@ -14,20 +14,20 @@ from posenc.report.table import records_csv
 Styles = Mapping[str, Style]
 
 
-def shared_measurement(curve_sets: Sequence[CurveSet]) -> str:
-    """Return the measurement that all curve sets share, or an empty string if they differ."""
-    measurements = {str(curves.measurement) for curves in curve_sets}
-    return measurements.pop() if len(measurements) == 1 else ""
+def shared_evaluation(curve_sets: Sequence[CurveSet]) -> str:
+    """Return the evaluation that all curve sets share, or an empty string if they differ."""
+    evaluations = {str(curves.evaluation_key) for curves in curve_sets}
+    return evaluations.pop() if len(evaluations) == 1 else ""
 
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the title of a subplot, with its measurement if that differs between subplots."""
+    """Return the title of a subplot, with its evaluation if that differs between subplots."""
     title = f"{curves.swapped}, " if curves.swapped else ""
     title += f"trained at L = {curves.train_length}"
     if curves.window:
         count = "" if curves.num_windows is None else f"{curves.num_windows} "
         title += f", evaluated in {count}windows of {curves.window}"
-    return title if shared_measurement(curve_sets) else f"{title}\n{curves.measurement}"
+    return title if shared_evaluation(curve_sets) else f"{title}\n{curves.evaluation_key}"
 
 
 def curve_chart(
@@ -56,9 +56,9 @@ def curve_chart(
         vertical, tick_unit = [VerticalLine(length, "training length")], length
         if vertical_lines:
             vertical, tick_unit = vertical_lines[i], None
-        y_group = str(curves.measurement)
+        y_group = str(curves.evaluation_key)
         subplots.append(Subplot(title, tuple(lines[i]), y_group, tuple(vertical), tick_unit))
-    common_text = "" if titles else shared_measurement(curve_sets)
+    common_text = "" if titles else shared_evaluation(curve_sets)
     return Chart(subplots=tuple(subplots), common_text=common_text, **options)
 
 

@@ -16,7 +16,7 @@ from posenc.report.plotted_curves import (
     curve_lines,
     losses_csv,
     plotted_points_csv,
-    shared_measurement,
+    shared_evaluation,
     subplot_title,
 )
 from posenc.report.table import records_csv
@@ -87,7 +87,7 @@ def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
         panels=panels,
         caption=HEAT_MAP_CAPTION,
         csv=_csv(shown_sets, panels),
-        subtitle=". ".join(filter(None, (shared_measurement(shown_sets), seeds_note))),
+        subtitle=". ".join(filter(None, (shared_evaluation(shown_sets), seeds_note))),
     )
 
 

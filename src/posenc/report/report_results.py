@@ -15,7 +15,7 @@ from posenc.report.conclusions import (
     missing_runs,
     worse_than_trigram,
 )
-from posenc.report.curve_set import CurveSet, select_first_measurement
+from posenc.report.curve_set import CurveSet, select_main_evaluation
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
 from posenc.report.experiment import Experiment, Run, read_experiment
@@ -45,7 +45,7 @@ MAX_NAMES = 3
 class Results:
     """An experiment's curves, with the verdicts, tables, figures and texts computed from them.
 
-    The first `num_main_tables` perplexity tables show the main measurement: one for each training
+    The first `num_main_tables` perplexity tables show the main evaluation: one for each training
     length, and one for each encoding with swaps. `figures` has all figures for which there is data,
     each assigned to a section of the report. `setup` has pairs of a term and its description.
     """
@@ -72,7 +72,7 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
     loss_rows = [(curves, result_rows(curves)) for curves in losses]
     accuracy_rows = [(curves, result_rows(curves)) for curves in accuracies]
     verdicts = judge_experiment(experiment)
-    num_main = len(select_first_measurement(losses))
+    num_main = len(select_main_evaluation(losses))
     return Results(
         experiment,
         finding(experiment, verdicts, loss_rows[:num_main], accuracy_rows),
@@ -179,7 +179,7 @@ def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
 
 def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:
     for curves, rows in accuracies:
-        task = curves.measurement.data_name
+        task = curves.evaluation_key.data_name
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
     for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
         yield f"{curves.setting}: {best_encodings(curves, rows)}"

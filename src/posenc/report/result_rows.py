@@ -132,7 +132,7 @@ ResultSet = tuple[CurveSet, Sequence[ResultRow]]
 def result_rows(curves: CurveSet) -> list[ResultRow]:
     """Return a row for each curve of a set."""
     columns = {x: _column(curves, x) for x in curves.x_values}
-    nonoverlapping = curves.measurement.protocol in NONOVERLAPPING_PROTOCOLS
+    nonoverlapping = curves.evaluation_key.protocol in NONOVERLAPPING_PROTOCOLS
     return [
         ResultRow(
             curve,

@@ -3,13 +3,13 @@
 The notes below a table explain its values, intervals and marks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from posenc.report.bootstrap import DESCRIPTION
 from posenc.report.claim import CONFIDENCE, MIN_SEEDS
 from posenc.report.confidence import Band
-from posenc.report.curve_set import PERPLEXITY, CurveSet, DisplayedQuantity, describe_lengths
+from posenc.report.curve_set import PERPLEXITY, Curve, CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_rows import RankedPoint, ResultRow, incomparable_lengths
 from posenc.report.run_labels import label_notes
@@ -27,6 +27,7 @@ INCOMPARABLE_NOTE = (
     "The values at {lengths} tokens were scored on different tokens and cannot be compared; none of"
     " them is marked. Evaluate all of them with the same evaluation.budget_tokens."
 )
+UNEQUAL_SEEDS_NOTE = "Averaged over fewer seeds than the other values: {values}."
 SEEDS_NOTE = (
     f"±: half the width of the {CONFIDENCE:.0%} t interval over seeds, which does not cover the"
     " choice of the text."
@@ -76,15 +77,27 @@ def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
     return {label: curve for label, curve in published if lengths & curve.values.keys()}
 
 
-def ratio_text(values: Mapping[Any, float], curves: CurveSet) -> str:
-    """Return the value at the longest length divided by that at the training length."""
+def length_ratio(curve: Curve, curves: CurveSet) -> str:
+    """Return the value at the longest length divided by that at L, for seeds that have both."""
+    longest, reference = map(curve.point_at, (curves.x_values[-1], curves.train_length))
+    if longest is None or reference is None:
+        return MISSING
+    seeds = {*longest.seeds} & {*reference.seeds}
+    if not seeds:
+        return MISSING
+    values = [curves.quantity.from_mean(p.mean_over(seeds)) for p in (longest, reference)]
+    return format_number(values[0] / values[1]) if values[1] else MISSING
+
+
+def published_ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
+    """Return the published value at the longest length divided by that at the training length."""
     longest, reference = values.get(curves.x_values[-1]), values.get(curves.train_length)
     return format_number(longest / reference) if reference and longest is not None else MISSING
 
 
 def _can_join(curves: CurveSet, other: CurveSet) -> bool:
     """Whether fixed targets can be shown in the table of another curve set."""
-    a, b = curves.measurement, other.measurement
+    a, b = curves.evaluation_key, other.evaluation_key
     return (
         (a.protocol, b.protocol) == (FIXED_TARGET, "nonoverlapping")
         and (a.data, a.split, a.swap) == (b.data, b.split, b.swap)
@@ -110,13 +123,13 @@ def _table(
         names = [label, *(f"{label}, fixed targets" for _ in fixed)]
         for name, shown in zip(names, [row, *fixed], strict=True):
             cells = [_cell(shown.values.get(x), quantity) for x in lengths]
-            means = {x: quantity.from_mean(value.point.mean) for x, value in shown.values.items()}
-            last = [Cell(ratio_text(means, curves)), *(_early_cells(shown) if early else ())]
+            ratio = Cell(length_ratio(shown.curve, curves))
+            last = [ratio, *(_early_cells(shown) if early else ())]
             grid.append([name, shown.curve.seeds, *cells, *last])
         if label in published:
             numbers = published[label].values
             texts = [format_number(numbers[x]) if x in numbers else None for x in lengths]
-            ends = [ratio_text(numbers, curves), *((None, None) if early else ())]
+            ends = [published_ratio(numbers, curves), *((None, None) if early else ())]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
     grid += _ngram_rows(curves, 3 if early else 1)
@@ -201,12 +214,37 @@ def incomparable_note(rows: Sequence[ResultRow]) -> list[str]:
     return [INCOMPARABLE_NOTE.format(lengths=lengths)] if lengths else []
 
 
+def unequal_seeds_note(rows: Sequence[ResultRow], lengths: Collection[float] = ()) -> list[str]:
+    """Return a note on the rows and cells that lack seeds which others have, if there are any.
+
+    By default, cells of all lengths are compared.
+    """
+    seeds_by_row = {
+        row.curve.label: {
+            int(x): {*value.point.seeds}
+            for x, value in row.values.items()
+            if not lengths or x in lengths
+        }
+        for row in rows
+    }
+    all_seeds = {s for by_length in seeds_by_row.values() for s in set().union(*by_length.values())}
+    partial = []
+    for label, by_length in seeds_by_row.items():
+        groups = {frozenset(seeds) for seeds in by_length.values()} - {frozenset(all_seeds)}
+        for seeds in sorted(groups, key=sorted):
+            own = [str(x) for x, other in by_length.items() if other == seeds]
+            where = "" if len(own) == len(by_length) else f" at {', '.join(own)} tokens"
+            noun = "seed" if len(seeds) == 1 else "seeds"
+            partial.append(f"{label}{where} ({noun} {', '.join(map(str, sorted(seeds)))})")
+    return [UNEQUAL_SEEDS_NOTE.format(values="; ".join(partial))] if partial else []
+
+
 def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[str]:
     """Return the notes on the values, their intervals and the marks."""
     values = [value for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)
     notes = [quantity.note, BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD)]
-    notes += incomparable_note(rows)
+    notes += [*incomparable_note(rows), *unequal_seeds_note(rows)]
     if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
         notes.append(SEEDS_NOTE)
     intervals = [interval for value in values if (interval := value.point.text_interval)]

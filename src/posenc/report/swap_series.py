@@ -19,7 +19,7 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:
-        key = (replace(curves.measurement, swap=None), curves.window)
+        key = (replace(curves.evaluation_key, swap=None), curves.window)
         groups.setdefault(key, []).append(curves)
     return [merged for group in groups.values() for merged in _merge_group(group)]
 
@@ -29,17 +29,17 @@ def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
     series = dict.fromkeys(
         (curves.train_length, curve.label)
         for curves in group
-        if curves.measurement.swap is not None
+        if curves.evaluation_key.swap is not None
         for curve in curves.curves
     )
     kept = [
         curves
         for curves in group
-        if curves.measurement.swap is None
+        if curves.evaluation_key.swap is None
         and (
             len(curves.curves) > 1
             or (curves.train_length, curves.curves[0].label) not in series
-            or any(other.measurement.swap == NO_SWAP for other in group)
+            or any(other.evaluation_key.swap == NO_SWAP for other in group)
         )
     ]
     return [*kept, *(_series(group, *key) for key in series)]
@@ -50,13 +50,13 @@ def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSe
     sources = sorted(
         (c for c in group if c.train_length == train_length and label in c.by_label), key=_order
     )
-    if any(curves.measurement.swap == NO_SWAP for curves in sources):
-        sources = [curves for curves in sources if curves.measurement.swap is not None]
-    names = [curves.measurement.swap or NO_SWAP for curves in sources]
+    if any(curves.evaluation_key.swap == NO_SWAP for curves in sources):
+        sources = [curves for curves in sources if curves.evaluation_key.swap is not None]
+    names = [curves.evaluation_key.swap or NO_SWAP for curves in sources]
     counts = [curves.num_windows for curves in sources if curves.num_windows is not None]
     return replace(
         sources[0],
-        measurement=replace(sources[0].measurement, swap=None),
+        evaluation_key=replace(sources[0].evaluation_key, swap=None),
         curves=tuple(
             replace(curves.by_label[label], label=name)
             for curves, name in zip(sources, names, strict=True)
@@ -74,6 +74,6 @@ def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSe
 
 def _order(curves: CurveSet) -> tuple[object, ...]:
     """Return the sort key of a swap: the order of SWAPS, then its name."""
-    name = curves.measurement.swap or NO_SWAP
+    name = curves.evaluation_key.swap or NO_SWAP
     option = name.partition(" ")[0]
     return (SWAPS.index(option) if option in SWAPS else len(SWAPS), natural_key(name))

@@ -16,7 +16,7 @@ from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow, ResultSet
-from posenc.report.result_tables import incomparable_note
+from posenc.report.result_tables import incomparable_note, unequal_seeds_note
 from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
@@ -27,7 +27,7 @@ OUTCOME_WIDTH = 15  # characters of the longest outcome
 BEST_SWAP_NOTE = "*: the best swaps of each encoding. Other lengths: --full."
 NOTE = (
     "*: not statistically distinguishable from the best of its column. Intervals, reasons,"
-    " descriptions of options, other tables and limitations: --full, or the page below."
+    " descriptions of labels, other tables and limitations: --full, or the page below."
 )
 
 
@@ -115,7 +115,7 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
         swapped = [(curves, rows) for curves, rows in sets if curves.swapped]
         labels = {row.curve.label for _, rows in swapped for row in rows}
         if any(" " in label for label in labels) and (table := _swap_table(swapped)).fits(console):
-            names = {curves.swapped for curves, _ in swapped}  # their table has them without a swap
+            names = {curves.swapped for curves, _ in swapped}  # the swap table shows them, too
             sets = [(c, rows) for c, rows in sets if not (c.swapped or names >= c.by_label.keys())]
             yield from (_short_table(*pair, console) for pair in sets)
             yield table
@@ -149,9 +149,10 @@ def _swap_table(swapped: Sequence[ResultSet]) -> Table:
     (relative,) = describe_lengths([length], curves.train_length)
     title = (
         f"{curves.quantity.name.capitalize()} at {length:.0f} tokens ({relative}) with swaps,"
-        f" trained at L = {curves.train_length}: {curves.measurement}"
+        f" trained at L = {curves.train_length}: {curves.evaluation_key}"
     )
-    notes = incomparable_note([row for _, rows in swapped for row in rows])
+    all_rows = [row for _, rows in swapped for row in rows]
+    notes = [*incomparable_note(all_rows), *unequal_seeds_note(all_rows, [length])]
     return Table(title, columns, grid, [BEST_SWAP_NOTE, *notes])
 
 
@@ -192,7 +193,12 @@ def _table_at_lengths(
         grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    return Table(f"{curves.title}, {seeds}", columns, grid, incomparable_note(rows))
+    return Table(
+        f"{curves.title}, {seeds}",
+        columns,
+        grid,
+        [*incomparable_note(rows), *unequal_seeds_note(rows, lengths)],
+    )
 
 
 def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from posenc.report.curve_set import CurveSet, DisplayedQuantity
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_rows import RankedPoint, ResultRow
-from posenc.report.result_tables import ratio_text, shown_published
+from posenc.report.result_tables import length_ratio, published_ratio, shown_published
 from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown, records_csv
 from posenc.report.terminal_report import print_report
@@ -113,12 +113,12 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
             for x in lengths:
                 text = quantity.format(numbers[x]) if x in numbers else None
                 record |= {f"{x:.0f}": text, **_intervals(x, row.values.get(x), quantity)}
-            record["longest_over_train_length"] = ratio_text(numbers, curves)
+            record["longest_over_train_length"] = length_ratio(row.curve, curves)
             records.append(record | (_early_columns(row) if early else {}))
             if label in published:
                 values = published[label].values
                 texts = {f"{x:.0f}": quantity.format(values[x]) for x in lengths if x in values}
-                ratio = ratio_text(values, curves)
+                ratio = published_ratio(values, curves)
                 line = {
                     curves.label_heading: f"{label}, published",
                     "longest_over_train_length": ratio,
