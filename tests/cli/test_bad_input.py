@@ -184,7 +184,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["status", "experiment=nothing"], "quickstart"),
         (["report", "tokens=5"], "tokens=5"),
         (["evaluate"], "run is missing"),
-        (["evaluate", "run=nowhere"], "run=nowhere is not a run directory"),
+        (["evaluate", "run=nowhere"], "run=nowhere: no run in outputs has this prefix"),
         (["trian"], "nearest: train"),
         (["list", "encodings"], "nearest: encoding"),
         (["train", "--verbose"], "unknown flag --verbose"),

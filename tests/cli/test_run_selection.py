@@ -45,7 +45,7 @@ def test_a_prefix_of_several_runs_is_an_error_that_lists_them(runs: list[RunDire
         find_run("scratch/rope")
     assert all(run.name in str(error.value) for run in runs[:2])
     assert runs[2].name not in str(error.value)
-    with pytest.raises(ConfigError, match="not a run directory"):
+    with pytest.raises(ConfigError, match="no run in outputs has this prefix"):
         find_run("nowhere")
 
 

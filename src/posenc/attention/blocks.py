@@ -5,7 +5,7 @@ biases of all blocks are kept for the backward pass, once for all layers that ha
 encoding; if they would take too much memory, they are recomputed. Scores and weights are always
 recomputed.
 
-`BlockAttention` handles what `scaled_dot_product_attention` does not support: a sink, a learnable
+`BlockAttention` handles what PyTorch's fused attention does not support: a sink, a learnable
 bias, a bias whose dtype differs from that of q, and several rotations. Each rotation gives the
 scores of some of the keys; the outputs of the rotations are merged according to the logsumexp of
 their scores.
@@ -37,7 +37,7 @@ from posenc.encodings.base import Encoding
 BLOCK_BUDGET = 2**22
 """The maximum number of scores in a block, unless it has the minimum number of rows."""
 EVALUATION_BUDGET = 2**24
-"""The same in evaluation, if the bias is not copied to mask it."""
+"""The same in evaluation, with `attend_without_copy`."""
 ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
@@ -104,7 +104,7 @@ def attend_block(
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()
     if index is not None or sink is not None or bias.requires_grad or bias.dtype != q.dtype:
-        # `scaled_dot_product_attention` supports none of these.
+        # PyTorch's fused attention supports none of these.
         out = BlockAttention.apply(queries, block_keys, values, bias, sink, index, scale)
     else:
         out = scaled_dot_product_attention(queries, block_keys, values, attn_mask=bias, scale=scale)
@@ -121,8 +121,8 @@ def masks_only_later_keys(encoding: Encoding) -> bool:
 def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice) -> Tensor:
     """Return the attention output [B, H, R, d] of a block of rows without a copy of its bias.
 
-    Masking would copy the bias. Only keys within the block are masked, so that the outputs of these
-    and of the earlier keys are computed separately and merged.
+    Masking would copy the bias. Only keys within the block need a mask, so their output and that of
+    the earlier keys are computed separately and merged.
     """
     _, q, k, v, _ = inputs
     bias = unmasked_bias(encoding, inputs, rows, slice(0, rows.stop))

@@ -67,7 +67,7 @@ def _measure(
     min_seconds = min_round_seconds(variants, threads)
     duration = format_duration(min_seconds * config.rounds)
     console.print(
-        f"{plural(len(variants), 'variant')}, {config.rounds} rounds: at least {duration}"
+        f"{plural(len(variants), 'variant')}, {plural(config.rounds, 'round')}: at least {duration}"
     )
     with console.status("starting") as status:
         peaks = measure_peak_memory(variants, threads, status.update)

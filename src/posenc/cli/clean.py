@@ -47,7 +47,10 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
         raise ConfigError(f"unknown key {unknown[0]} (available: {available})")
     if "run" in values and len(values) == 1:
         return [open_run(path) for path in dict.fromkeys(values["run"])]
-    if "run" in values or "state" not in values or not folder_keys:
+    if "run" in values:
+        others = ", ".join(key for key in values if key != "run")
+        raise ConfigError(f"run=PATH is the path of a run, such as outputs/NAME/RUN; omit {others}")
+    if "state" not in values or not folder_keys:
         raise ConfigError("no runs selected; set run=PATH, or name=NAME and state=STATE")
     for state in values["state"]:
         if state not in STATES:

@@ -95,8 +95,8 @@ HELP = {
 
         Runs the tests that every encoding must pass, on very small models: causality, shift
         invariance, precision at position 16,000, whether every parameter has an effect, and others.
-        Each result is pass, known limitation, hint or fail (exit code 1). Without encoding=NAME,
-        checks all encodings.
+        Each result is pass, known limitation, hint (advice) or fail (exit code 1). Without
+        encoding=NAME, checks all encodings.
 
           posenc check encoding=rope encoding.spectrum.base=5e5
           posenc check encoding=mine encoding.rate=0.5 --config-dir my_conf
@@ -110,8 +110,9 @@ HELP = {
         usage: posenc bench [key=value ...] [--config-dir DIR]
 
         Times a forward pass and a training step of every variant, interleaved in one process, and
-        measures peak memory in separate processes. Commas make variants. Prints tables and writes
-        index.html and bench.json, csv, md, png and svg files to outputs/NAME/bench/.
+        measures peak memory in separate processes. Comma-separated values define variants. Prints
+        tables and writes index.html and bench.json, csv, md, png and svg files to
+        outputs/NAME/bench/.
 
           posenc bench encoding=nope,rope,alibi kernel=auto,reference train_length=512,1024
           posenc bench encoding=alibi,fox passes='[step]' model=gpt2_124m precision=bf16

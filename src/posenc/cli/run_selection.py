@@ -26,7 +26,7 @@ Filters = Mapping[str, set[str | None]]
 
 
 def _search_run(path: Any, arguments: Arguments, folder_keys: Sequence[str]) -> RunDirectory:
-    """Return a run of the experiment that `folder_keys` name, or of all if they name only a folder.
+    """Return a run of the experiment that `folder_keys` name, or of any experiment.
 
     Raises ConfigError as `find_run` does.
     """

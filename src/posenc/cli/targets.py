@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, SELECTING_COMMANDS, Arguments
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.overrides import override_key, parse
@@ -38,9 +38,10 @@ def _folder_settings(arguments: Arguments) -> DictConfig:
     overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
     for override in overrides:
         if override_key(override) not in FOLDER_KEYS:
-            known = (*FOLDER_KEYS, *FILTER_KEYS, "run")
+            selecting = ("run", *FILTER_KEYS) if arguments.command in SELECTING_COMMANDS else ()
+            known = (*FOLDER_KEYS, *selecting)
             raise ConfigError(
-                f"{override}: unknown key (available: {', '.join(FOLDER_KEYS)})"
+                f"{override}: unknown key (available: {', '.join(known)})"
                 f"{did_you_mean(override_key(override), known)}"
             )
     config = compose("train", overrides, arguments.config_dirs)

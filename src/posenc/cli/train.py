@@ -43,5 +43,6 @@ def _summarize(statuses: dict[str, Status], folder: Path, console: Console) -> i
     console.print(
         f"{runs} finished ({folder}). Next: posenc report {experiment_arguments(folder)}",
         highlight=False,
+        soft_wrap=True,
     )
     return 0

@@ -104,7 +104,10 @@ def expand_config(
 
 
 def _debug_overrides(config: DictConfig, grids: Any) -> list[str]:
-    """Return `debug.overrides`; grids keep their own factors, as learned positions do."""
+    """Return `debug.overrides`, without `evaluation.factors` if a grid sets them.
+
+    Grids with learned positions do, because these cannot be evaluated beyond L.
+    """
     names: Sequence[str] = (config.get("debug") or {}).get("overrides", [])
     has_factors = any("evaluation.factors" in grid for grid in _check_grids(grids))
     return [o for o in names if not has_factors or override_key(o) != "evaluation.factors"]

@@ -1,7 +1,8 @@
 """Types and limits of the settings, and the evaluation lengths.
 
 Command lines and saved configurations are checked by the same two functions: `check_values` rejects
-what no setting may be, and `check_settings` what is of the wrong type or out of range.
+values that are invalid for every setting, and `check_settings` those of the wrong type or out of
+range.
 """
 
 import json
@@ -26,7 +27,7 @@ from posenc.config.values import (
 KERNELS = ("auto", "reference", "causal", "key_bias", "toeplitz", "factored", "blocks", "flex")
 SPLITS = ("train", "validation", "test")
 ABOUT_KEYS = ("title", "question", "interpretation", "limitations", "source")
-"""The keys of an experiment's description, `about`; `source` is that of published costs."""
+"""The keys of an experiment's description, `about`; `source` cites published costs."""
 COMPONENTS = ("data", "tokenizer", "model", "encoding", "optimizer", "schedule")
 """The config groups from which every run needs one component."""
 NAME_PATTERN = re.compile(r"\w[\w.+-]{,79}")
@@ -222,7 +223,7 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
             f"{key}={value!r} must be at most 80 letters, digits and - _ . +, starting with a"
-            f" letter or digit"
+            f" letter, digit or _"
         )
     if isinstance(value, str) and not value.strip():
         return f"{key} must not be empty"

@@ -33,16 +33,21 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
         return list(overrides)
     if any(axis.key == "evaluation.swaps" for axis in axes):
         raise ConfigError(MUTUALLY_EXCLUSIVE)
-    entries, used = [], set()
+    entries, used, available = [], set(), set()
     for option in chosen:
         node = {} if option == NO_SWAP else _swap_node(option, [], config_dirs)
+        available |= {str(name) for name in node if not str(name).startswith("_")}
         accepted = [axis for axis in parameters if axis.key.removeprefix(SWAP_PREFIX) in node]
         used |= {axis.key for axis in accepted}
         for settings in product(*(axis.settings for axis in accepted)):
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:
-        raise ConfigError(f"{unused[0]}: none of {', '.join(chosen)} has this parameter; remove it")
+        names = ", ".join(sorted(available)) or "none"
+        raise ConfigError(
+            f"{unused[0]}: none of {', '.join(chosen)} has this parameter"
+            f" (their parameters: {names})"
+        )
     merged = {SWAP_GROUP, *used}
     kept = [override for override in overrides if override_key(override) not in merged]
     return [*kept, f"evaluation.swaps={to_override_value(entries, SWAP_GROUP)}"]

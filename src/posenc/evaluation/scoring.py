@@ -241,9 +241,8 @@ def save_rows(
 ) -> list[dict[str, Any]]:
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
-    The losses in the files are those of the measurement that scored the most tokens, whatever its
-    budget.
-    Raises RunError if a loss is not finite.
+    The two npz files keep only the losses of the measurement that scored the most tokens, whatever
+    its budget. Raises RunError if a loss is not finite.
     """
     if not np.isfinite(result.sums).all():
         raise RunError(

@@ -206,7 +206,7 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:
         raise ambiguous_run(path, matches)
-    if not matches and outputs != OUTPUTS:
+    if not matches and not Path(path).exists():
         names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
         listed = list_some(names) if names else "none"
         raise ConfigError(

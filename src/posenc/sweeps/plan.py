@@ -1,4 +1,4 @@
-"""Plans a sweep: all jobs are composed and validated before any directory is written."""
+"""Plans a sweep: all jobs are composed and validated before any run directory is written."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Job:
     """The run directory, configuration and data of one job.
 
     `values` is the complete configuration as plain values. Jobs that differ only in their seed
-    share `config`, which has no `planned` values, and the seed of one of them.
+    share one `config`, which has the seed of one of them and no `planned` values.
     """
 
     run: RunDirectory
@@ -107,7 +107,7 @@ def plan(
     with ThreadPoolExecutor(NUM_WRITERS) as pool:
         list(pool.map(_write_run, written, (sources[job.run] for job in written)))
     _update_plan(unique_jobs, shared, command)
-    _remember(configs)
+    _trust(configs)
     return [_planned_run(job, problems.get(job.run)) for job in unique_jobs]
 
 
@@ -129,8 +129,8 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
     update_plan(jobs[0].run.path.parent, values, command, [job.run.name for job in jobs])
 
 
-def _remember(configs: Mapping[str, DictConfig]) -> None:
-    """Record the classes outside posenc that the jobs train with, and where they are uploaded."""
+def _trust(configs: Mapping[str, DictConfig]) -> None:
+    """Record the jobs' classes outside posenc, and the W&B projects that the jobs log to."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
@@ -278,7 +278,7 @@ def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
 
 
 def _write_run(job: Job, source: RunDirectory | None) -> None:
-    """Copy `source`, if any, and write the configuration, tokenizer and status, unless it runs."""
+    """Copy `source`, if any, and write config, tokenizer and status, unless the run is active."""
     run = job.run
     if source is not None:
         copy_run(source, run)
