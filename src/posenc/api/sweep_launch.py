@@ -18,6 +18,9 @@ from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
 from posenc.sweeps.reuse import reused_experiments
 
+MAX_CHECKED_FIRST = 20
+"""Planning checks all jobs; this many are checked before it is imported."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -52,10 +55,21 @@ def compose_training(
         raise ConfigError(f"hydra/launcher must be one of {available}")
     jobs = expand_config(settings, overrides, config_dirs)
     composer = Composer("train", config_dirs)
-    if jobs:  # reports an unknown key or an invalid value before the slow import of torch
-        compose_sweep_jobs(jobs[:1], composer)
+    # Reports an unknown key or an invalid value before the slow import of torch.
+    compose_sweep_jobs(_with_every_override(jobs), composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     return Sweep(settings, launcher, jobs, composer)
+
+
+def _with_every_override(jobs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return the jobs that have an override which no earlier job has, at most MAX_CHECKED_FIRST."""
+    seen: set[str] = set()
+    chosen = []
+    for job in jobs:
+        if not seen.issuperset(job) or not chosen:
+            chosen.append(job)
+            seen.update(job)
+    return chosen[:MAX_CHECKED_FIRST]
 
 
 def plan_training(
