@@ -48,6 +48,7 @@ for command in %s:
         ["train", "encodng=rope"],
         ["train", "encoding=rope", "optimizer.learning_rat=1"],
         ["train", "seed=one"],
+        ["train", "encoding=rope,alibi", "seed=1,x"],
         ["train", "encoding=rope", "train_length=abc"],
         ["plan", "encodng=rope"],
         ["plan", "machine=h10"],
