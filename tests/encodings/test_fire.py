@@ -50,6 +50,7 @@ def test_pieces_equal_the_hidden_layer_in_outputs_and_gradients(
         torch.testing.assert_close(grad, exact, rtol=0, atol=tolerance * scale)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck's own, in PyTorch 2.14
 def test_the_operator_meets_the_requirements_of_torch_compile() -> None:
     x = torch.linspace(0, 1, 50).view(5, 10).requires_grad_()
     torch.library.opcheck(scalar_mlp, (x, *random_mlp(8, torch.float32)))

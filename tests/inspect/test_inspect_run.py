@@ -135,7 +135,7 @@ def test_an_invalid_command_gives_one_message_and_writes_nothing(
 ) -> None:
     run = trained("encoding=nope")
     for overrides, message in (
-        ([f"run={tmp_path}/nothing"], "not a run directory"),
+        ([f"run={tmp_path}/nothing"], "no run in outputs has this prefix"),
         ([f"run={run.path}", "encoding=rope"], "encoding=rope cannot be combined with run=PATH"),
         ([f"run={run.path}", "lengths=[1]"], "lengths=[1]"),
         ([f"run={run.path}", "lengths=[9000]"], "9000"),
