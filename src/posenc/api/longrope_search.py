@@ -55,7 +55,7 @@ class FactorSearch:
     loss: float
     candidates: int
     swap_file: Path
-    longrope: list[str] | None
+    training_overrides: list[str] | None
     """Overrides that train a model with these factors, if the run has plain RoPE."""
 
     @property

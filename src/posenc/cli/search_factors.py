@@ -67,5 +67,5 @@ def _print(directory: RunDirectory, length: int, split: str, result: "FactorSear
         f"evaluation/swap=none,pi,ntk,yarn,{swap}",
     ]
     print(f"evaluate: {shlex.join(evaluate)}")
-    if result.longrope is not None:
-        print(f"train:    {shlex.join(['posenc', 'train', *result.longrope])}")
+    if result.training_overrides is not None:
+        print(f"train:    {shlex.join(['posenc', 'train', *result.training_overrides])}")
