@@ -1,8 +1,8 @@
 """Private PyTorch operators that posenc calls, each None if the installed PyTorch lacks it.
 
-Tested with torch 2.9.1, 2.10.0, 2.13.0 and 2.14.1. Without an operator, its callers compute the
-same result with public functions, using more time and memory. Private operators may change without
-notice.
+Tested with torch 2.9.1, 2.10.0, 2.13.0, 2.14.1 and 2.15.0. Without an operator, its callers compute
+the same result with public functions, using more time and memory. Private operators may change
+without notice.
 """
 
 from collections.abc import Callable
