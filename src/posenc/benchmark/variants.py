@@ -10,9 +10,9 @@ from posenc.attention import UnsupportedKernelError
 from posenc.attention.choice import KernelChoice, describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
-from posenc.check import verify_encoding
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
+from posenc.jobs.validate import verify
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
@@ -63,9 +63,10 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
     )
     variants: dict[tuple[str, str, int, str], Variant] = {}
     errors: dict[str, list[str]] = {}
+    verified: set[str] = set()
     for label, (_, config) in zip(labels, jobs, strict=True):
         try:
-            for variant in _build(label, config):
+            for variant in _build(label, config, verified):
                 key = (label, config.kernel, config.train_length, variant.pass_)
                 variants.setdefault(key, variant)
         except (ConfigError, ValueError) as error:
@@ -86,7 +87,7 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 
 
-def _build(label: str, config: DictConfig) -> list[Variant]:
+def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
     """Return the variants of one job after building its model on the meta device.
 
     Raises ValueError or ConfigError if the configuration is invalid.
@@ -99,7 +100,7 @@ def _build(label: str, config: DictConfig) -> list[Variant]:
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
     device, dtype = select_device(config), attention_dtype(config.precision)
-    verify_encoding(build_encoding(config, list(config.modules)), dtype)
+    verify(config, build_encoding(config, list(config.modules)), verified)
     model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:

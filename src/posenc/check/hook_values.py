@@ -84,10 +84,7 @@ def _verify_effect(encoding: Encoding) -> None:
     may_have_no_effect = overridden and {*overridden} <= {*MAY_RETURN_NONE}
     if is_builtin(type(encoding)) or not may_have_no_effect:
         return
-    inputs = convert(
-        random_inputs(encoding, supported_length(encoding)), torch.float32, torch.float32
-    )
-    tested = copy.deepcopy(encoding).float()
+    inputs, tested = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
     for layer in distinct_layers(tested):
         at_layer = tested.at_layer(layer)
         limits = at_layer.window(), at_layer.sink(), at_layer.mask(*_token_indices(inputs))
@@ -106,9 +103,7 @@ def _verify_gradients(encoding: Encoding) -> None:
     parameters = dict(tested.named_parameters())
     if is_builtin(type(encoding)) or not parameters:
         return
-    inputs = convert(
-        random_inputs(encoding, supported_length(encoding)), torch.float32, torch.float32
-    )
+    inputs = _tiny_inputs(encoding)
     for layer in distinct_layers(tested):
         outputs = hook_outputs(tested, layer, inputs).values()
         if learnable := [output.sum() for output in outputs if output.requires_grad]:
@@ -120,6 +115,11 @@ def _verify_gradients(encoding: Encoding) -> None:
                 f" {name} is not finite, so training would fail (the derivative of sqrt, for"
                 f" example, is infinite at 0)"
             )
+
+
+def _tiny_inputs(encoding: Encoding) -> AttentionInputs:
+    length = supported_length(encoding)
+    return convert(random_inputs(encoding, length), torch.float32, torch.float32)
 
 
 def _token_indices(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,8 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 """Keys that name the folder of an experiment."""
 FILTER_KEYS = ("encoding", "train_length", "seed")
 """Keys that select runs of an experiment."""
-SELECTING_COMMANDS = ("report", "status")
-"""The commands on an experiment that also accept `run` and filters."""
+SELECTION_KEYS = dict.fromkeys(("report", "status"), ("run", *FILTER_KEYS))
+"""Command on an experiment -> the keys that select some of its runs."""
 CFG = "--cfg"
 FLAGS = {
     "train": (CFG,),

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import yaml
 
-from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, SELECTING_COMMANDS, Arguments
+from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, SELECTION_KEYS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
 from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups, option_files
@@ -57,7 +57,7 @@ OTHER_KEYS = {
     "plan": ("machine",),
     "bench": EXPERIMENT_GROUPS,
     "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),
-    **dict.fromkeys(SELECTING_COMMANDS, ("run", *FILTER_KEYS)),
+    **SELECTION_KEYS,
     "clean": ("run", "state"),
     "wandb-sweep": ("method", "min_iter"),
     "tune": ("trials",),

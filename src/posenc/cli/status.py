@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.live import Live
 
@@ -11,6 +10,7 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
+from posenc.config.paths import other_results
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import all_runs, may_continue, status_json, status_table
 
@@ -33,18 +33,10 @@ def run(arguments: Arguments) -> int:
     elif runs := read_runs():
         Console().print(status_table(runs), soft_wrap=True)
     else:
-        Console().print(_describe_results(folder), soft_wrap=True, highlight=False)
+        results = other_results(folder)
+        text = f"no runs, but {results}" if results else f"{folder} has no runs"
+        Console().print(text, soft_wrap=True, highlight=False)
     return 0
-
-
-def _describe_results(folder: Path) -> str:
-    """Return a line that lists the results of posenc bench and inspect in a folder without runs."""
-    results = [
-        f"the results of posenc {command} ({folder / command})"
-        for command in ("bench", "inspect")
-        if (folder / command).is_dir()
-    ]
-    return f"no runs, but {' and '.join(results)}" if results else f"{folder} has no runs"
 
 
 def _watch(read_runs: Callable[[], list[RunDirectory]]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, SELECTING_COMMANDS, Arguments
+from posenc.cli.arguments import FOLDER_KEYS, SELECTION_KEYS, Arguments
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.overrides import override_key, parse
@@ -38,8 +38,7 @@ def _folder_settings(arguments: Arguments) -> DictConfig:
     overrides = [word if "=" in word else f"name={word}" for word in arguments.overrides]
     for override in overrides:
         if override_key(override) not in FOLDER_KEYS:
-            selecting = ("run", *FILTER_KEYS) if arguments.command in SELECTING_COMMANDS else ()
-            known = (*FOLDER_KEYS, *selecting)
+            known = (*FOLDER_KEYS, *SELECTION_KEYS.get(arguments.command, ()))
             raise ConfigError(
                 f"{override}: unknown key (available: {', '.join(known)})"
                 f"{did_you_mean(override_key(override), known)}"

@@ -20,6 +20,15 @@ def experiment_arguments(folder: Path) -> str:
     return shlex.join(arguments)
 
 
+def other_results(folder: Path) -> str:
+    """Return a list of the results of posenc bench and inspect in a folder; may be empty."""
+    return " and ".join(
+        f"the results of posenc {command} ({folder / command})"
+        for command in ("bench", "inspect")
+        if (folder / command).is_dir()
+    )
+
+
 def conf_dir() -> Path:
     """Return `conf/`, which is at the top of a checkout but inside the package in a wheel."""
     for folder in (_PACKAGE.parents[1] / "conf", _PACKAGE / "conf"):

@@ -3,8 +3,8 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from types import UnionType
-from typing import Any, get_args, get_origin
+from types import GenericAlias, UnionType
+from typing import Any
 
 from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
 
@@ -41,10 +41,7 @@ def matches_type(value: Any, annotation: Any) -> bool:
 
 def _is_list_of(value: Any, types: Sequence[Any]) -> bool:
     """Whether `value` is a list whose items have one class, and `types` has lists of it."""
-    classes = set(map(type, value)) if type(value) is list else set()
-    return len(classes) == 1 and any(
-        get_origin(kind) is list and get_args(kind) == tuple(classes) for kind in types
-    )
+    return type(value) is list and GenericAlias(list, (*{type(item) for item in value},)) in types
 
 
 def canonical(value: Any) -> Any:

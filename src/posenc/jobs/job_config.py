@@ -42,7 +42,7 @@ def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> lis
         if independent.get(others) and len(seeds) == 1:
             configs.append({**first_jobs[others], "seed": int(seeds[0][1])})
             continue
-        values: Any = OmegaConf.to_container(compose_job(overrides, composer))
+        values = _compose_values(overrides, composer)
         first = first_jobs.setdefault(others, values)
         if first is not values and others not in independent:
             independent[others] = {**first, "seed": None} == {**values, "seed": None}
@@ -56,6 +56,11 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
     The jobs of a sweep share a `composer`. Components are not built here, but by `validate`. Raises
     ConfigError if the configuration is invalid.
     """
+    return OmegaConf.create(_compose_values(overrides, composer))
+
+
+def _compose_values(overrides: Sequence[str], composer: Composer) -> dict[str, Any]:
+    """Return the configuration of `compose_job` as plain values."""
     values = compose_resolved(composer, overrides)
     chosen = set(values["choices"])
     if values.get("logger"):  # a list of loggers is not among the choices
@@ -66,12 +71,11 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     check_settings(values)
     apply_debug(values)
-    config = OmegaConf.create({k: v for k, v in values.items() if k not in SWEEP_ONLY_KEYS})
     for key in ("premises", "claims"):
         check_claims(values[key], composer.config_dirs, key)
     parse_published(values["published"])
-    config.modules = trusted_modules(values)
-    return config
+    job_values = {key: item for key, item in values.items() if key not in SWEEP_ONLY_KEYS}
+    return {**job_values, "modules": trusted_modules(values)}
 
 
 def apply_debug(values: dict[str, Any]) -> None:

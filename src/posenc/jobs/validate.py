@@ -32,8 +32,7 @@ VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    The hooks of the encoding are called once on a tiny input. This is skipped if `verified` already
-    contains the encoding's settings; otherwise, they are added to it. Raises ConfigError if a
+    The encoding is verified as by `verify`; without `verified`, always. Raises ConfigError if a
     component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
@@ -48,15 +47,22 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
         build_profiler(config, Path(config.outputs_dir))
     build_tracker(config)
     encoding = build_encoding(config, modules)
-    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
-    if verified is None or settings not in verified:
-        verify_encoding(encoding, attention_dtype(config.precision))
-    if verified is not None:
-        verified.add(settings)
+    verify(config, encoding, set() if verified is None else verified)
     _validate_strategy(config, encoding)
     for evaluated in [encoding, *validate_evaluation(config, encoding)]:
         _validate_kernel(config, evaluated)
     return encoding
+
+
+def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
+    """Call the hooks of an encoding on tiny inputs; raise ConfigError for the first mistake found.
+
+    This is skipped if `verified` already contains its settings; otherwise, they are added to it.
+    """
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
+    if settings not in verified:
+        verify_encoding(encoding, attention_dtype(config.precision))
+        verified.add(settings)
 
 
 def _validate_optimization(config: DictConfig) -> None:

@@ -16,7 +16,7 @@ from posenc.config.errors import (
     describe_path_error,
     did_you_mean,
 )
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_arguments, other_results
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
@@ -259,8 +259,8 @@ def _with_short_paths(text: str) -> str:
 def _no_runs(folder: Path) -> str:
     others = sorted({file.parent.parent.name for file in folder.parent.glob("*/*/config.yaml")})
     problem = "contains no runs" if folder.is_dir() else "does not exist"
-    if (folder / "bench").is_dir():
-        problem = f"contains no runs, but the results of posenc bench ({folder / 'bench'})"
+    if results := other_results(folder):
+        problem = f"contains no runs, but {results}"
     remedy = f"available: {', '.join(others)}" if others else "create runs with `posenc train`"
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 

@@ -13,9 +13,10 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
     """Return the curve sets, with all swaps of an encoding merged into one set.
 
     Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
-    follow the unswapped sets of the same measurement. An unswapped set is omitted if its only curve
-    is repeated as `none` in a merged set. If there are curves of the swap `none`, which scored the
-    same tokens as the other swaps, they are used instead. The points of a curve do not change.
+    follow the unswapped sets of the same evaluation key. An unswapped set is omitted if its only
+    curve is repeated as `none` in a merged set. If there are curves of the swap `none`, which
+    scored the same tokens as the other swaps, they are used instead. The points of a curve do not
+    change.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:

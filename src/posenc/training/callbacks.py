@@ -83,7 +83,7 @@ class CallbackMetrics(Logger):
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the settings of a run are in its `config.yaml`."""
 
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         values = {key: float(value) for key, value in metrics.items()}
         self._metrics.update({key: value for key, value in values.items() if math.isfinite(value)})
 

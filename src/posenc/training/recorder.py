@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ class Recorder(pl.Callback):
         self._notify_callbacks(trainer, pl_module, row)
         self.stopped_early = trainer.should_stop and step < self.steps.total
         self._log_compile_seconds()
-        self._record(row, trainer.logged_metrics)
+        self._record(trainer, row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
@@ -164,14 +164,12 @@ class Recorder(pl.Callback):
             for callback in self.callbacks:
                 callback.on_validation_end(trainer, pl_module)
 
-    def _record(self, row: dict[str, Any], step_metrics: Mapping[str, Any]) -> None:
-        """Write the row of a step, including the metrics that the callbacks logged.
-
-        Lightning passes those logged during the step, `step_metrics`, to its loggers after it.
-        """
+    def _record(self, trainer: pl.Trainer, row: dict[str, Any]) -> None:
+        """Write the row of a step, including the metrics that the callbacks logged."""
         logged: dict[str, float] = {}
         if self.callback_metrics is not None:
-            self.callback_metrics.log_metrics(step_metrics)
+            # Lightning would pass these to its loggers only after the hooks of the step.
+            self.callback_metrics.log_metrics(trainer.logged_metrics)
             logged = self.callback_metrics.take()
         row = {**row, **{key: value for key, value in logged.items() if key not in row}}
         if self.stopped_early:
