@@ -1,6 +1,6 @@
 """Fault-injection test: killing processes of a sweep at random must not change its results.
 
-    python scripts/crash_test.py FOLDER [--kills 200] [--every 0.5 30] [--seed 1] [--read-only]
+    python scripts/crash_test.py FOLDER [--kills 1] [--every 0.5 30] [--seed 1] [--read-only]
         [key=value ...]
 
 First trains 12 short runs without interruption in FOLDER/uninterrupted. Then trains the same runs
@@ -91,7 +91,7 @@ def train_uninterrupted(folder: Path, overrides: list[str]) -> list[RunDirectory
 
 
 class Disk:
-    """A folder that can become read-only, by a mount of the folder on itself."""
+    """A folder that can be made read-only by bind-mounting it on itself."""
 
     def __init__(self, folder: Path, becomes_read_only: bool) -> None:
         self.folder, self.pending, self.is_read_only = folder, becomes_read_only, False

@@ -7,9 +7,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/install.sh" ""
 
 name="${1:?specify an experiment; posenc list experiment lists their names}"
 shift
-folder=()
+report_overrides=()
 for word in "$@"; do
-    case "$word" in size=* | name=* | outputs_dir=*) folder+=("$word") ;; esac
+    case "$word" in size=* | name=* | outputs_dir=*) report_overrides+=("$word") ;; esac
 done
 
 # The estimate may fail, because some tokenizers need the data; posenc train reports other problems.
@@ -18,5 +18,5 @@ done
 code=0
 .venv/bin/posenc train "experiment=$name" "$@" || code=$?
 [ "$code" -le 1 ] || exit "$code"
-.venv/bin/posenc report "experiment=$name" ${folder[@]+"${folder[@]}"}
+.venv/bin/posenc report "experiment=$name" ${report_overrides[@]+"${report_overrides[@]}"}
 exit "$code"

@@ -26,7 +26,7 @@ stamp=".venv/.installed${1:+-$1}"
 versions="$(cat pyproject.toml constraints.txt | cksum) $PWD"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$versions" ]; then
     echo "installing posenc$extra (this takes minutes the first time)"
-    # In CI, only the modules that tests import are compiled, when they are first imported.
+    # In CI, do not compile all packages: Python compiles the modules that the tests import.
     .venv/bin/python -m pip install --quiet --disable-pip-version-check ${CI:+--no-compile} \
         --constraint constraints.txt --editable ".$extra"
     echo "$versions" > "$stamp"

@@ -18,15 +18,15 @@ print(*(server.getsockname()[1] for server in sockets))'
 }
 
 configure() {
-    local name controller node
+    local name controller_port node_port
     name="$(hostname -s)"
-    read -r controller node <<< "$(free_ports)"
+    read -r controller_port node_port <<< "$(free_ports)"
     cat > slurm.conf <<END
 ClusterName=local
 SlurmctldHost=$name(127.0.0.1)
 SlurmUser=root
-SlurmctldPort=$controller
-SlurmdPort=$node
+SlurmctldPort=$controller_port
+SlurmdPort=$node_port
 AuthInfo=socket=$PWD/munge.socket
 StateSaveLocation=$PWD/state
 SlurmdSpoolDir=$PWD/spool

@@ -1,4 +1,4 @@
-"""Configurations and encodings for tests, composed by Hydra once for each choice of groups."""
+"""Configurations and encodings for tests; Hydra composes each set of group choices once."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from posenc.config.compose import Composer
 from posenc.config.paths import conf_dir, options
 
 FOUR_LAYERS = ("command_a", "llama4", "olmo3", "rnope_swa", "smollm3")
-"""Presets whose patterns of layers need four layers."""
+"""Encodings whose layer pattern needs at least four layers."""
 
 ONE_PER_HOOKS = (
     *("alibi", "alibi_pi", "carope", "chunked", "command_a", "cope", "degree", "drope", "fire"),
@@ -53,7 +53,7 @@ def num_layers(encoding: str) -> int:
 
 @cache
 def composer() -> Composer:
-    """Return a composer of `posenc train` without folders of the user."""
+    """Return the composer of `posenc train`, without a `--config-dir`."""
     return Composer("train")
 
 
@@ -63,7 +63,7 @@ def composed(*overrides: str) -> DictConfig:
 
 
 def encoding_params() -> list[Any]:
-    """Return the names of all encodings as parameters of a test.
+    """Return the names of all encodings as pytest parameters.
 
     The fast tests cover ONE_PER_HOOKS; the slow tests cover the others.
     """

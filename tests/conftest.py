@@ -24,17 +24,17 @@ from posenc.sweeps.plan import plan
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-# A shell starts background processes with SIGINT ignored, which their children inherit.
+# Shell scripts start background processes with SIGINT ignored, and child processes inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SMALL = [
+SMALL_MODEL = [
     "model.width=32",
     "model.layers=2",
     "model.heads=4",
     "model.feed_forward=64",
     "train_length=24",
 ]
-STEPS = [
+SHORT_RUN = [
     "tokens=7680",
     "batch_tokens=192",
     "validation.every_tokens=1920",
@@ -51,8 +51,8 @@ WIKITEXT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wikitext10
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start slow tests first, so that no worker runs a slow test alone at the end.
 
-    Tests that read WikiText-103 are deselected where it is not beside the checkout, and tests of
-    oneDNN's float32 product on processors on which posenc does not use it.
+    Deselects the tests that read WikiText-103 if it is not next to the checkout, and the tests of
+    oneDNN's float32 product if posenc does not use oneDNN on this processor.
     """
     deselected = []
     if not WIKITEXT.is_dir():
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_compositions(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """The processes of a test run share Hydra's compositions of the shipped options in a folder."""
+    """Share Hydra's compositions of posenc's own options between pytest workers, in files."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compositions"
     folder.mkdir(exist_ok=True)
@@ -90,7 +90,7 @@ def shared_compositions(tmp_path_factory: pytest.TempPathFactory) -> Generator[N
 def no_trusted_modules(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Modules that were trained with before this test are not trusted in it."""
+    """Start each test with an empty record of trusted classes and functions."""
     state = tmp_path_factory.getbasetemp() / "state" / token_hex(8)
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
 
@@ -100,7 +100,7 @@ def configured() -> Callable[..., DictConfig]:
     """Composes a training configuration with a very small model."""
 
     def make(*overrides: str) -> DictConfig:
-        config = composed(*SMALL, *overrides)
+        config = composed(*SMALL_MODEL, *overrides)
         config.modules = []
         return config
 
@@ -120,39 +120,45 @@ def small_run(small_job: list[str]) -> Callable[..., RunDirectory]:
 
 @pytest.fixture
 def small_job(corpus: Path, tmp_path: Path) -> list[str]:
-    """The overrides of a run that trains in seconds, below `tmp_path`."""
+    """The overrides of a run that trains in seconds and writes to `tmp_path`."""
     return [
-        *SMALL,
+        *SMALL_MODEL,
         "data=text",
         *(f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation", "test")),
         "tokenizer=byte",
-        *STEPS,
+        *SHORT_RUN,
         f"outputs_dir={tmp_path}/outputs",
     ]
 
 
 @pytest.fixture(scope="session")
 def task_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The overrides of a run on a task that trains in seconds."""
+    """The overrides of a run that trains on a synthetic task in seconds."""
     outputs = tmp_path_factory.mktemp("task") / "outputs"
-    return [*SMALL, "data=task_copy", "data.examples=40", *STEPS, f"outputs_dir={outputs}"]
+    return [
+        *SMALL_MODEL,
+        "data=task_copy",
+        "data.examples=40",
+        *SHORT_RUN,
+        f"outputs_dir={outputs}",
+    ]
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with train.txt, validation.txt and test.txt of random sentences."""
     folder = tmp_path_factory.mktemp("corpus")
-    draw = random.Random(7)
-    words = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 7))) for _ in range(300)]
+    rng = random.Random(7)
+    words = ["".join(rng.choices("abcdefghij", k=rng.randint(2, 7))) for _ in range(300)]
     for name, sentences in (("train", 4000), ("validation", 150), ("test", 100)):
-        lines = (" ".join(draw.choices(words, k=draw.randint(4, 12))) for _ in range(sentences))
+        lines = (" ".join(rng.choices(words, k=rng.randint(4, 12))) for _ in range(sentences))
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return folder
 
 
 @pytest.fixture
 def wikitext() -> Path:
-    """The folder of WikiText-103's validation.txt and test.txt, beside the checkout."""
+    """The folder with WikiText-103's validation.txt and test.txt, next to the checkout."""
     return WIKITEXT
 
 

@@ -1,4 +1,4 @@
-"""The output of a test's console."""
+"""Returns what was printed to a rich console that writes to memory."""
 
 import io
 

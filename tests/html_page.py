@@ -1,4 +1,4 @@
-"""A parser of HTML pages for tests: what they load, link and show."""
+"""Parses HTML pages in tests: what they load, link to and show."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 @dataclass
 class HtmlCell:
-    """A table's cell: its text, the smaller lines below it, and its attributes."""
+    """A table cell: its text, the text in its <small> elements, and its attributes."""
 
     attributes: dict[str, str | None]
     text: str = ""
@@ -20,7 +20,7 @@ class HtmlTable:
 
 
 class HtmlPage(HTMLParser):
-    """What a page loads and links, its tags, headings and tables, and its text."""
+    """What a page loads and links to, its tags, headings and tables, and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class HtmlPage(HTMLParser):
         self.tables: list[HtmlTable] = []
         self.words: list[str] = []
         self.ids: set[str] = set()
-        self.inside: list[str] = []
+        self.open_tags: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -50,16 +50,16 @@ class HtmlPage(HTMLParser):
         elif tag in ("td", "th"):
             self.tables[-1].rows[-1].append(HtmlCell(dict(attrs)))
         if tag in ("td", "th", "small", "caption", "h2"):
-            self.inside.append(tag)
+            self.open_tags.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if self.inside and self.inside[-1] == tag:
-            self.inside.pop()
+        if self.open_tags and self.open_tags[-1] == tag:
+            self.open_tags.pop()
 
     def handle_data(self, data: str) -> None:
         if self.tags and self.tags[-1] not in ("script", "style"):
             self.words.append(data)
-        match self.inside:
+        match self.open_tags:
             case [_, "small"]:
                 self.tables[-1].rows[-1][-1].details += data
             case ["td" | "th"]:

@@ -37,7 +37,7 @@ def syntax_tree(file: Path) -> ast.Module:
 
 
 def imported(file: Path) -> set[str]:
-    """Full names of the modules of posenc that a file imports, anywhere in the file."""
+    """Return the full names of the posenc modules that a file imports, anywhere in the file."""
     names: set[str] = set()
     for node in ast.walk(syntax_tree(file)):
         if isinstance(node, ast.Import):
@@ -63,7 +63,7 @@ def test_every_package_has_a_layer() -> None:
     assert packages == set(RANK)
 
 
-@pytest.mark.parametrize("file", sorted((SOURCE / "encodings").glob("*.py")), ids=lambda f: f.stem)
+@pytest.mark.parametrize("file", sorted((SOURCE / "encodings").rglob("*.py")), ids=lambda f: f.stem)
 def test_encodings_import_only_torch_and_their_own_package(file: Path) -> None:
     for node in ast.walk(syntax_tree(file)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -85,20 +85,20 @@ def test_files_and_functions_stay_small() -> None:
 
 def test_only_the_checked_builder_instantiates_configurations() -> None:
     """`config/components.py` checks every target before it calls Hydra's `instantiate`."""
-    importing = [
+    instantiating = [
         file.relative_to(SOURCE).as_posix()
         for file in FILES
         if re.search(r"hydra\.utils|\binstantiate\(", file.read_text())
     ]
-    assert importing == ["config/components.py"]
+    assert instantiating == ["config/components.py"]
 
 
 def test_every_console_replaces_control_characters() -> None:
-    """`config/console.py` does; rich's own console lets text from a run control the terminal."""
+    """rich's own `Console` would let text from a run's files control the terminal."""
     for file in FILES:
         text = file.read_text()
-        is_made = re.search(r"\bConsole\(", text) and file.name != "console.py"
-        assert not is_made or "from posenc.config.console import Console" in text, file
+        creates_console = re.search(r"\bConsole\(", text) and file.name != "console.py"
+        assert not creates_console or "from posenc.config.console import Console" in text, file
 
 
 def test_the_architecture_page_names_existing_files_and_functions() -> None:

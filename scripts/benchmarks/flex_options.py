@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/flex_options.py [--length 4096] [--head-width 64] [--rounds 10]
 
-Runs ALiBi's bias in bfloat16. Prints, for each candidate, the median time of a forward and a
+Uses ALiBi with bfloat16 inputs. Prints, for each candidate, the median time of a forward and a
 backward pass, and its ratio to that of PyTorch's own choice. On a CPU, where FlexAttention has
 neither these options nor a backward pass, only PyTorch's own choice runs.
 """

@@ -20,7 +20,7 @@ from posenc.benchmark.bench_results import compare_kernels, kernel_table
 from posenc.config.compose import compose
 from posenc.report.table import Column, Table
 
-NOMINAL = {"H100": "h100", "H200": "h100", "A100": "a100"}
+MACHINES = {"H100": "h100", "H200": "h100", "A100": "a100"}
 """Part of a device's name -> option of `machine` with the peak FLOP/s of its data sheet."""
 START, END = "<!-- gpu results: written by scripts/benchmarks/gpu_results.py -->", "<!-- end -->"
 EXPERIMENT = "alibi_extrapolation-gpu_hour"
@@ -28,16 +28,16 @@ EXPERIMENT = "alibi_extrapolation-gpu_hour"
 
 def peak_flops(device: str) -> float | None:
     """Return the data sheet's bfloat16 FLOP/s of a GPU, or None for other devices."""
-    names = [machine for part, machine in NOMINAL.items() if part in device]
+    names = [machine for part, machine in MACHINES.items() if part in device]
     return compose("plan", [f"machine={names[0]}"]).machine.bf16 if names else None
 
 
 def step_table(file: Path) -> str:
     """Return a table of training steps of `posenc bench`, with MFU against the data sheet."""
     rows = json.loads(file.read_text())["rows"]
-    nominal = peak_flops(rows[0]["device"])
+    peak = peak_flops(rows[0]["device"])
     (table,) = cost_tables(rows)
-    mfu = [nominal and 1e3 * row["flops"] / row["milliseconds"] / nominal for row in rows]
+    mfu = [peak and 1e3 * row["flops"] / row["milliseconds"] / peak for row in rows]
     compiled = ", compiled" if rows[0]["compile"] else ""
     return replace(
         table,
@@ -51,7 +51,7 @@ def peers_table(file: Path) -> str:
     """Return a table of scripts/benchmarks/peers.py; times are medians over the rounds."""
     results: dict[str, Any] = json.loads(file.read_text())
     rounds, flops = results["rounds"], results["flops"]
-    nominal = peak_flops(results["setup"])
+    peak = peak_flops(results["setup"])
     cells = []
     for name in [name for name in flops if name != "product"]:
         seconds = statistics.median(row[name] for row in rounds)
@@ -63,7 +63,7 @@ def peers_table(file: Path) -> str:
                 name,
                 1e3 * seconds,
                 flops[name] / seconds / (flops["product"] / product),
-                nominal and flops[name] / seconds / nominal,
+                peak and flops[name] / seconds / peak,
                 f"{counterpart}: {statistics.median(ratios):.3f}" if ratios else None,
             ]
         )
@@ -72,7 +72,7 @@ def peers_table(file: Path) -> str:
         Column("ms per step", format=".1f"),
         Column("utilization", format=".1%"),
         Column("MFU", format=".1%"),
-        Column("time of posenc / this", align="left"),
+        Column("posenc's time / this model's time", align="left"),
     ]
     return Table(results["setup"], columns, cells).to_markdown()
 
@@ -93,7 +93,7 @@ def markdown(folder: Path) -> str:
     ]
     note = (
         "`utilization` is relative to the matrix product that was timed in the same rounds, `MFU`"
-        " to the data sheet; both count half of all pairs of tokens in attention."
+        " to the data sheet; both count only half of the query-key pairs, as attention is causal."
     )
     return "\n\n".join(part.strip() for part in [note, *parts]) + "\n"
 

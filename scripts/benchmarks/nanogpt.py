@@ -17,9 +17,9 @@ class CausalSelfAttention(nn.Module):
         self.out = nn.Linear(width, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        split = (self.heads, x.shape[-1] // self.heads)
+        head_shape = (self.heads, x.shape[-1] // self.heads)
         parts = self.qkv(x).split(x.shape[-1], dim=-1)
-        q, k, v = (part.unflatten(-1, split).transpose(1, 2) for part in parts)
+        q, k, v = (part.unflatten(-1, head_shape).transpose(1, 2) for part in parts)
         output = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(output.transpose(1, 2).flatten(2))
 

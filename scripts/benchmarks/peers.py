@@ -1,12 +1,12 @@
 """Compare posenc's training step with that of the same model in other libraries, in one process.
 
     python scripts/benchmarks/peers.py [--length 1024] [--precision bf16] [--rounds 15]
-        [--size tiny|small|gpt2_124m|gpt2_350m] [--tokens 32768] [--compile]
+        [--size tiny|small|gpt2_124m|gpt2_350m] [--tokens TOKENS] [--compile]
         [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME] [--json FILE]
 
-Each round runs one training step (forward, backward, AdamW, zero_grad) of every implementation and
-multiplies two square matrices in the step's precision, in random order. Prints medians over the
-rounds; ratios are computed within each round. Exits with an error if an implementation's loss
+Each round runs, in random order, one training step (forward, backward, AdamW, zero_grad) of every
+implementation and a product of two square matrices in the step's precision. Prints medians over
+the rounds; ratios are computed within each round. Exits with an error if an implementation's loss
 starts far from log(vocab_size) or does not decrease. Skips libraries that are not installed. With
 --compile, all implementations run under torch.compile.
 """
@@ -181,7 +181,7 @@ def speed_ratio(results: list[dict[str, float]], name: str, counterpart: str) ->
 
 
 def print_fastest(steps: dict[str, Steps], results: list[dict[str, float]]) -> None:
-    """Compare posenc's model without a positional encoding with the fastest other library."""
+    """Print the speedup of posenc's model without an encoding over the fastest other library."""
     others = [name for name in steps if IMPLEMENTATIONS[name].counterpart]
     if not others or "posenc nope" not in steps:
         return
@@ -214,8 +214,8 @@ def main() -> None:
     random.seed(0)
     if options.tokens is not None:
         size = replace(size, tokens=options.tokens)
-    setup = options.only, size, options.length, options.precision, device
-    steps = build_installed(*setup, compiled=options.compile)
+    arguments = options.only, size, options.length, options.precision, device
+    steps = build_installed(*arguments, compiled=options.compile)
     results = measure(steps, options.precision, device, options.rounds)
     check_learning(steps, size.vocab_size)
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

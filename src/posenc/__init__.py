@@ -1,7 +1,7 @@
-"""posenc: what a positional encoding does to a Transformer language model, at L and beyond.
+"""posenc: how a positional encoding affects a Transformer, at its training length and beyond.
 
-`train`, `load` and `results` are the commands of the same names for Python and notebooks; errors
-are exceptions with the commands' messages. They are imported when they are first used.
+`train`, `load` and `results` are the API for Python scripts and notebooks. Their exceptions have
+the messages that the commands print. All names are imported on first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The notebook and the examples of docs/python.md run as they are written; the site is built."""
+"""The notebook and the examples in docs/python.md run as written; the docs site builds."""
 
 import os
 import re
@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.slow
-def test_the_examples_of_python_md_run_as_a_script(tmp_path: Path) -> None:
+def test_the_examples_in_python_md_run_as_a_script(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
     checks = """
 assert text.startswith("def ") and len(log_probabilities) == 32
@@ -44,12 +44,12 @@ def test_the_notebook_is_saved_without_outputs() -> None:
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
+def test_the_documentation_site_builds_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("mkdocstrings")
     result = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
         cwd=DOCS.parent,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # hides an advertisement by mkdocs-material
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},  # mkdocs-material's notice about MkDocs 2
         capture_output=True,
         text=True,
     )

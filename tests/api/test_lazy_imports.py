@@ -1,4 +1,4 @@
-"""`import posenc` is fast, because it imports nothing until it is used."""
+"""`import posenc` is fast: it imports no dependency before a public name is used."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 import posenc
 
 
-def test_importing_posenc_imports_no_library() -> None:
+def test_importing_posenc_imports_no_dependency() -> None:
     code = (
         "import sys; import posenc; dir(posenc);"
         "sys.exit(any(m in sys.modules for m in ('torch', 'hydra', 'rich', 'pandas', 'numpy')))"
@@ -16,7 +16,7 @@ def test_importing_posenc_imports_no_library() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_every_public_name_exists() -> None:
+def test_every_public_name_exists_and_has_a_docstring() -> None:
     assert set(dir(posenc)) == {*posenc.__all__, "__version__"}
     for name in posenc.__all__:
         assert getattr(posenc, name).__doc__, name

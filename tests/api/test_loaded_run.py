@@ -1,4 +1,4 @@
-"""A run that `posenc.load` returns: its model scores, continues and evaluates text."""
+"""A run that `posenc.load` returns scores text, generates text and can be evaluated."""
 
 import shutil
 from pathlib import Path
@@ -12,6 +12,7 @@ from posenc.cli import main
 from posenc.runs.run_directory import RunDirectory
 
 TEXT = "abc def gh abc. Ünï"
+EOS = 256  # the end-of-text token of the byte tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def test_scores_are_the_log_probabilities_of_the_model(
     rope: posenc.LoadedRun, repeats: int
 ) -> None:
     text = TEXT * repeats
-    tokens = torch.tensor([256, *text.encode()])
+    tokens = torch.tensor([EOS, *text.encode()])
     with torch.no_grad():
         expected = rope.model(tokens[None])[0].log_softmax(dim=-1)
     scores = rope.score(text)
@@ -38,12 +39,12 @@ def test_scores_add_up_to_the_loss_of_an_evaluation(rope: posenc.LoadedRun, tmp_
         f"data=text data.test={tmp_path}/short.txt evaluation.protocols=[nonoverlapping]"
         f" evaluation.lengths=[{len(TEXT.encode()) + 1}]"
     )
-    end = rope.model(torch.tensor([[256, *TEXT.encode()]]))[0, -1].log_softmax(dim=-1)[256]
+    end = rope.model(torch.tensor([[EOS, *TEXT.encode()]]))[0, -1].log_softmax(dim=-1)[EOS]
     assert row["sum"] == pytest.approx(-(rope.score(TEXT).double().sum() + end).item(), rel=1e-5)
 
 
 def test_at_temperature_0_each_token_is_the_models_most_likely_one(rope: posenc.LoadedRun) -> None:
-    ids = [256, *b"abc"]
+    ids = [EOS, *b"abc"]
     for _ in range(60):  # beyond the training length
         ids.append(int(rope.model(torch.tensor([ids]))[0, -1].argmax()))
     text = rope.generate("abc", tokens=60, temperature=0)
@@ -82,9 +83,9 @@ def test_an_evaluation_returns_the_rows_that_the_command_saves(rope: posenc.Load
     assert main(["evaluate", f"run={rope.path}", *overrides]) == 0
     saved = [row for row in rope.rows if row["swap"] == "yarn"]
     measured = ("seconds", "tokens_per_second", "peak_memory_mb")
-    for ours, theirs in zip(rows, saved, strict=True):
-        assert {key: ours[key] for key in ours if key not in measured} == {
-            key: theirs[key] for key in theirs if key not in measured
+    for row, saved_row in zip(rows, saved, strict=True):
+        assert {key: row[key] for key in row if key not in measured} == {
+            key: saved_row[key] for key in saved_row if key not in measured
         }
 
 
@@ -98,7 +99,7 @@ def test_an_evaluation_prints_nothing(
 @pytest.mark.parametrize(
     "overrides", ["evaluation.length=[24]", "run=x", "tokenizer=byte", "evaluation/swap=nothing"]
 )
-def test_an_invalid_evaluation_is_an_exception(rope: posenc.LoadedRun, overrides: str) -> None:
+def test_an_invalid_evaluation_raises_an_exception(rope: posenc.LoadedRun, overrides: str) -> None:
     with pytest.raises(posenc.ConfigError):
         rope.evaluate(overrides)
 
@@ -111,7 +112,7 @@ def test_invalid_arguments_are_refused(rope: posenc.LoadedRun, arguments: dict[s
         rope.generate("a", **arguments)
 
 
-def test_an_empty_text_has_no_score(rope: posenc.LoadedRun) -> None:
+def test_an_empty_text_cannot_be_scored(rope: posenc.LoadedRun) -> None:
     with pytest.raises(posenc.ConfigError):
         rope.score("")
 
@@ -121,7 +122,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         posenc.load(tmp_path)
 
 
-def test_a_run_with_an_edited_setting_or_another_tokenizer_gives_no_scores(
+def test_a_run_with_an_edited_setting_or_another_tokenizer_is_refused(
     trained_runs: dict[str, RunDirectory], tmp_path: Path
 ) -> None:
     run = RunDirectory(tmp_path / trained_runs["rope"].name)

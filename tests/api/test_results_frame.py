@@ -1,4 +1,4 @@
-"""`posenc.results` has every evaluation row of an experiment."""
+"""`posenc.results` returns every evaluation row of an experiment."""
 
 import shutil
 from pathlib import Path
@@ -26,14 +26,14 @@ def test_every_row_of_every_run_is_in_the_frame(trained_runs: dict[str, RunDirec
     assert frame.comparable.all()
 
 
-def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
+def test_rows_with_another_budget_are_in_the_frame_but_not_comparable(
     trained_runs: dict[str, RunDirectory], tmp_path: Path
 ) -> None:
     for run in trained_runs.values():
         shutil.copytree(run.path, tmp_path / run.name)
     run = RunDirectory(tmp_path / trained_runs["rope"].name)
     run.blocks_file.unlink(missing_ok=True)
-    row = max(run.rows(), key=lambda row: row["count"])  # that of both runs
+    row = max(run.rows(), key=lambda row: row["count"])  # covers the whole text
     smaller = {key: value for key, value in row.items() if not key.startswith("perplexity_per")}
     smaller |= {"count": 24, "budget_tokens": 24, "sum": row["loss"] * 24}
     merge_rows(run.evaluation_file, [smaller], run.config().planned.hash)
@@ -43,7 +43,7 @@ def test_rows_of_another_budget_are_in_the_frame_but_not_comparable(
     assert frame.comparable[frame["count"] == row["count"]].all()
 
 
-def test_a_name_is_that_of_a_folder_in_outputs(
+def test_a_bare_name_is_looked_up_in_outputs(
     trained_runs: dict[str, RunDirectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = trained_runs["rope"]
@@ -52,7 +52,7 @@ def test_a_name_is_that_of_a_folder_in_outputs(
     assert posenc.load("rope-L24").name == run.name
 
 
-def test_a_corrupt_run_is_left_out_with_a_warning(
+def test_a_corrupt_run_is_skipped_with_a_warning(
     trained_runs: dict[str, RunDirectory],
 ) -> None:
     folder = trained_runs["rope"].path.parent
@@ -60,7 +60,7 @@ def test_a_corrupt_run_is_left_out_with_a_warning(
     corrupt.mkdir()
     (corrupt / "config.yaml").write_text("seed: [")
     try:
-        with pytest.warns(UserWarning, match="corrupt is left out"):
+        with pytest.warns(UserWarning, match="corrupt was skipped"):
             frame = posenc.results(folder)
     finally:
         (corrupt / "config.yaml").unlink()

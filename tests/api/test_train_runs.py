@@ -1,4 +1,4 @@
-"""`posenc.train` runs a sweep as the command does, and raises the command's errors."""
+"""`posenc.train` runs a sweep like the command, and raises its errors as exceptions."""
 
 import json
 from collections.abc import Sequence
@@ -37,17 +37,17 @@ def test_a_sweep_is_trained_silently_and_only_once(
         (["retry=maybe"], "retry='maybe' must be true or false"),
     ],
 )
-def test_an_invalid_sweep_is_an_exception(overrides: str | list[str], message: str) -> None:
+def test_an_invalid_sweep_raises_an_exception(overrides: str | list[str], message: str) -> None:
     with pytest.raises(posenc.ConfigError, match=message):
         posenc.train(overrides)
 
 
-def test_a_missing_folder_of_yaml_files_is_refused(tmp_path: Path) -> None:
+def test_a_missing_config_dir_is_refused(tmp_path: Path) -> None:
     with pytest.raises(posenc.ConfigError, match="is not a folder"):
         posenc.train(["encoding=rope"], config_dirs=[tmp_path / "missing"])
 
 
-def test_a_failed_run_is_an_exception_that_names_it(
+def test_a_failed_run_raises_an_exception_that_names_it(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: PoolLauncher, runs: Sequence[PlannedRun], finished: int = 0) -> None:

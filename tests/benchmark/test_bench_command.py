@@ -51,7 +51,7 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     assert float(row["ratio"]) == alibi["ratio"]
 
 
-def test_the_attention_of_a_layer_is_measured_alone(
+def test_the_attention_of_one_layer_can_be_timed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_the_attention_of_a_layer_is_measured_alone(
 
 
 @pytest.mark.slow
-def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_prints_no_results_and_leaves_no_files(tmp_path: Path) -> None:
     overrides = ["encoding=nope", "passes=[forward]", "rounds=1000000", "threads=1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "posenc", "bench", *SMALL_MODEL, *overrides],
@@ -72,8 +72,8 @@ def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path)
         start_new_session=True,
     )
     try:
-        measuring = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while not measuring.read_text():
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
             assert process.poll() is None
             time.sleep(0.05)
         time.sleep(3)
@@ -87,10 +87,10 @@ def test_an_interrupted_benchmark_leaves_no_files_and_no_results(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def peak_of_an_evaluation(variants: Callable[..., list[Variant]]) -> Callable[[str], float]:
-    """Returns the peak MB of an encoding's forward pass over 8,192 tokens in one layer.
+def evaluation_peak_mb(variants: Callable[..., list[Variant]]) -> Callable[[str], float]:
+    """Returns the peak memory in MB of a forward pass over 8,192 tokens in one layer.
 
-    Without gradients, a layer's memory is freed before the next layer, so one layer is enough.
+    Without gradients, a layer's memory is freed before the next layer runs, so one is enough.
     """
     overrides = [
         "model.width=256",
@@ -116,8 +116,8 @@ def peak_of_an_evaluation(variants: Callable[..., list[Variant]]) -> Callable[[s
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["alibi", "t5", "fire", "cope", "fox"])
 def test_a_bias_at_most_doubles_the_memory_of_an_evaluation(
-    peak_of_an_evaluation: Callable[[str], float], encoding: str
+    evaluation_peak_mb: Callable[[str], float], encoding: str
 ) -> None:
-    without_bias = peak_of_an_evaluation("nope")
+    without_bias = evaluation_peak_mb("nope")
     assert without_bias > 50
-    assert peak_of_an_evaluation(encoding) < 2 * without_bias
+    assert evaluation_peak_mb(encoding) < 2 * without_bias

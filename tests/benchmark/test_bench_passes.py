@@ -61,7 +61,7 @@ def test_every_other_round_runs_in_reverse_and_is_reported_in_order(
     calls: list[tuple[str, str]] = []
 
     class FakeModel:
-        """Returns the number of passes that have been run as the seconds of a pass."""
+        """A model whose pass takes as many seconds as the number of passes so far."""
 
         def __init__(self, config: Any) -> None:
             self.name = config.choices.encoding
@@ -78,17 +78,17 @@ def test_every_other_round_runs_in_reverse_and_is_reported_in_order(
         "rounds": 3,
     }
     answers = list(measuring_process.time_rounds(request))
-    forwards, backwards = (
+    in_order, reversed_order = (
         [("nope", "step"), ("alibi", "step")],
         [("alibi", "step"), ("nope", "step")],
     )
-    assert calls == [*forwards, *backwards, *forwards]
+    assert calls == [*in_order, *reversed_order, *in_order]
     assert [answer["seconds"] for answer in answers] == [[1, 2], [4, 3], [5, 6]]
     assert all(answer["products"]["float32"] > 0 for answer in answers)
 
 
 @pytest.mark.parametrize("encoding", ["rope", "kerple_log", "fox"])
-def test_attention_alone_equals_the_reference_and_has_a_gradient(
+def test_attention_alone_equals_the_reference_kernel_and_has_its_gradients(
     variants: Variants, encoding: str
 ) -> None:
     auto, reference = (

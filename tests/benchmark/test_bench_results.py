@@ -1,4 +1,4 @@
-"""Rows, tables and figures from fixed timings."""
+"""Rows, tables and figures computed from fixed timings."""
 
 import csv
 import io
@@ -48,19 +48,18 @@ def test_rates_and_utilization_come_from_the_median(rows: Rows) -> None:
     assert alibi["utilization"] == pytest.approx(3 * 64 * per_token / 5 / (2 * 2048**3))
 
 
-def test_published_numbers_become_ratios_to_the_same_encoding(rows: Rows) -> None:
+def test_published_costs_become_ratios_to_the_same_baseline(rows: Rows) -> None:
     published = read_published(PUBLISHED)
     step = published_ratios(rows[1], published)
     assert step == {"published_ratio": 1.5, "published_memory_ratio": 1.25}
     forward = published_ratios({**rows[1], "pass": "forward"}, published)
     assert forward == {"published_ratio": 3.0, "published_memory_ratio": None}
-    assert set(published_ratios(rows[3], published).values()) == {
-        None
-    }  # nope was not published at 32
+    # no cost of nope was published at length 32
+    assert set(published_ratios(rows[3], published).values()) == {None}
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "costs",
     [
         {"rows": []},
         {"source": "a paper", "rows": ["alibi"]},
@@ -68,19 +67,19 @@ def test_published_numbers_become_ratios_to_the_same_encoding(rows: Rows) -> Non
         {"source": "a paper", "rows": [{**PUBLISHED["rows"][0], "train_wps": 0}]},
     ],
 )
-def test_malformed_published_costs_are_errors(wrong: dict[str, Any]) -> None:
+def test_malformed_published_costs_are_errors(costs: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="published"):
-        read_published(wrong)
+        read_published(costs)
 
 
 @pytest.fixture
-def compared(rows: Rows) -> Rows:
-    """The rows with published ratios."""
+def rows_with_published(rows: Rows) -> Rows:
+    """The rows, with published ratios."""
     return [row | published_ratios(row, read_published(PUBLISHED)) for row in rows]
 
 
-def test_tables_and_csv_have_the_same_numbers(compared: Rows) -> None:
-    first, second = cost_tables(compared)
+def test_tables_and_csv_have_the_same_numbers(rows_with_published: Rows) -> None:
+    first, second = cost_tables(rows_with_published)
     assert (first.title, second.title) == ("L = 16, training step", "L = 32, training step")
     alibi = "| alibi | auto: toeplitz | 5000 | 13 | 2.000 | 1.50–2.50 | 12 |"
     assert any(line.startswith(alibi) for line in first.to_markdown().splitlines())
@@ -90,15 +89,15 @@ def test_tables_and_csv_have_the_same_numbers(compared: Rows) -> None:
     assert any(
         line.startswith("alibi auto: toeplitz 5000 13 2.000 1.50–2.50 12") for line in printed
     )
-    values = list(csv.DictReader(io.StringIO(to_csv(compared))))
+    values = list(csv.DictReader(io.StringIO(to_csv(rows_with_published))))
     assert [float(row["ratio"]) for row in values] == [1, 2, 1, 2]
-    (table,) = published_tables(compared, PUBLISHED)
+    (table,) = published_tables(rows_with_published, PUBLISHED)
     assert "a paper" in table.title
     assert "| alibi | 2.000 | 1.500 | 1.200 | 1.250 |" in table.to_markdown()
 
 
-def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> None:
-    figure = cost_figure(compared, "Cost", "of something", csv="")
+def test_the_figure_shows_every_ratio_and_the_published_ones(rows_with_published: Rows) -> None:
+    figure = cost_figure(rows_with_published, "Cost", "of something", csv="")
     (panel,) = figure.panels
     (points,) = panel.data.values()
     measured = [point for point in points if not point.get("published")]
@@ -112,20 +111,27 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(compared: Rows) -> 
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
 
 
-def test_the_figure_of_a_single_length_shows_its_ratios(rows: Rows) -> None:
-    """A scale with a single size would be NaN, and the markers would be missing."""
-    published = [{**row, "published_ratio": None} for row in rows if row["length"] == 16]
-    svg = cost_figure(published, "Cost", "of something", csv="").svg
+def test_the_figure_of_a_single_length_has_markers(rows: Rows) -> None:
+    """The marker sizes of a scale with one length would be NaN, so no markers would be drawn."""
+    single_length = [{**row, "published_ratio": None} for row in rows if row["length"] == 16]
+    svg = cost_figure(single_length, "Cost", "of something", csv="").svg
     assert "NaN" not in svg
 
 
-def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(compared: Rows) -> None:
-    """Quotients of medians are not medians of quotients: here, they would be 1.20 and 3."""
+def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(
+    rows_with_published: Rows,
+) -> None:
+    """The ratios are not those of the medians, which would be 1.20 and 3.00 here."""
 
     def row(encoding: str, milliseconds: float, *ratios: float) -> dict[str, Any]:
         keys = "ratio", "ratio_lowest", "ratio_highest"
         changes = dict(zip(keys, ratios, strict=True))
-        return {**compared[0], "encoding": encoding, "milliseconds": milliseconds, **changes}
+        return {
+            **rows_with_published[0],
+            "encoding": encoding,
+            "milliseconds": milliseconds,
+            **changes,
+        }
 
     first, slow, middle = (
         row("nope", 10.0, 1.0, 1.0, 1.0),
@@ -141,8 +147,8 @@ def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(compared: Rows
     assert finding([first]).endswith("nope takes 10 ms.")
 
 
-def test_encodings_have_the_same_color_as_in_other_figures(compared: Rows) -> None:
-    svg = cost_figure(compared, "Cost", "of something", csv="").svg
+def test_encodings_have_the_same_colors_as_in_other_figures(rows_with_published: Rows) -> None:
+    svg = cost_figure(rows_with_published, "Cost", "of something", csv="").svg
     for name in ("nope", "alibi"):
         assert f'fill="{encoding_style(name).color}"' in svg
 

@@ -1,4 +1,4 @@
-"""The variants of a command line, their labels, and errors."""
+"""The variants of a command line, their labels, and errors in the command line."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from posenc.model.build import build_model
 Variants = Callable[..., list[Variant]]
 
 
-def test_variants_are_a_product_ordered_by_length_and_pass(variants: Variants) -> None:
+def test_variants_are_a_product_of_options_ordered_by_length_and_pass(variants: Variants) -> None:
     selected = variants("encoding=nope,alibi", "kernel=auto,reference", "train_length=16,32")
     assert [(v.length, v.pass_, v.label, v.config.kernel) for v in selected] == [
         (length, pass_, encoding, kernel)
@@ -35,7 +35,7 @@ def test_a_variant_has_the_kernel_that_auto_chooses(variants: Variants) -> None:
     assert (explicit.kernels, explicit.kernel_reason) == ("factored", "factored (requested)")
 
 
-def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: Variants) -> None:
+def test_keys_of_an_experiment_that_only_training_reads_are_ignored(variants: Variants) -> None:
     selected = variants(
         "experiment=rope_base", "train_length=512", "batch_tokens=512", "passes=[forward]"
     )
@@ -52,7 +52,7 @@ def test_keys_that_only_training_reads_are_left_out_of_an_experiment(variants: V
 @pytest.mark.parametrize(
     "experiment", ["alibi_cost", "alibi_extrapolation", "hybrids", "rope_base"]
 )
-def test_an_experiment_on_text_can_be_measured(variants: Variants, experiment: str) -> None:
+def test_an_experiment_on_text_can_be_benchmarked(variants: Variants, experiment: str) -> None:
     overrides = ["batch_tokens=3072", "train_length=512", "model.layers=4"]
     selected = variants(f"experiment={experiment}", *overrides)
     assert {v.pass_ for v in selected} == {"forward", "step"}
@@ -104,14 +104,14 @@ def test_flops_equal_those_counted_by_torch_with_causal_attention_halved(
     forward, step = variants("encoding=nope", "kernel=reference", "train_length=16")
     model = build_model(forward.config, 50)
     tokens = torch.zeros(4, 16, dtype=torch.long)
-    unseen = 2 * 2 * 32 * 16 * tokens.numel()  # layers, width, length
+    masked = 2 * 2 * 32 * 16 * tokens.numel()  # 2 FLOPs x layers x width x length per token
     monkeypatch.setattr(linear, "ONEDNN", False)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.losses(tokens, tokens)
-    assert forward.flops == counter.get_total_flops() - unseen
+    assert forward.flops == counter.get_total_flops() - masked
     with FlopCounterMode(display=False) as counter:
         model.losses(tokens, tokens).mean().backward()
-    assert step.flops == counter.get_total_flops() - 3 * unseen
+    assert step.flops == counter.get_total_flops() - 3 * masked
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_an_invalid_command_gives_one_message(
         assert part in message
 
 
-def test_an_experiment_that_is_a_benchmark_is_not_trained(
+def test_an_experiment_that_is_a_benchmark_cannot_be_trained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["train", "experiment=alibi_cost", "seed=1,2"]) == 2

@@ -1,4 +1,4 @@
-"""Estimates compared with built models and with numbers worked out by hand."""
+"""Estimates, compared with real models and with numbers computed by hand."""
 
 import dataclasses
 from collections.abc import Callable
@@ -34,7 +34,7 @@ ADAPTIVE = ["model=wikitext103_247m", "model.cutoffs=[20,60]", "model.width=64",
 
 
 @pytest.fixture
-def planned(small_job: list[str]) -> Callable[..., DictConfig]:
+def make_config(small_job: list[str]) -> Callable[..., DictConfig]:
     return lambda *overrides: compose_job([*small_job, *overrides], composer())
 
 
@@ -48,9 +48,9 @@ def planned(small_job: list[str]) -> Callable[..., DictConfig]:
     ],
 )
 def test_parameters_equal_those_of_the_model(
-    planned: Callable[..., DictConfig], overrides: list[str]
+    make_config: Callable[..., DictConfig], overrides: list[str]
 ) -> None:
-    config = planned(*overrides)
+    config = make_config(*overrides)
     result, model = estimate(config, GPU), build_model(config, 257)
     assert result.parameters == model.parameter_count()
     named = dict(model.named_parameters())
@@ -61,11 +61,11 @@ def test_parameters_equal_those_of_the_model(
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("encoding", ["rope", "alibi", "t5", "fire", "fox", "sinusoidal"])
 def test_activations_equal_what_autograd_saves(
-    planned: Callable[..., DictConfig], encoding: str, precision: str
+    make_config: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
-    """Within 1% of the storage that a real forward pass saves."""
-    words = [f"encoding={encoding}", f"precision={precision}", "model.width=64", "model.layers=4"]
-    config = planned(*words)
+    """The estimate is within 1% of the bytes that a real forward pass saves."""
+    overrides = [f"encoding={encoding}", f"precision={precision}"]
+    config = make_config(*overrides, "model.width=64", "model.layers=4")
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
     weights = {parameter.data_ptr() for parameter in model.parameters()}
@@ -84,9 +84,9 @@ def test_activations_equal_what_autograd_saves(
 
 @pytest.mark.parametrize("encoding", ["t5", "fire", "window"])
 def test_the_activations_of_many_sequences_follow_from_those_of_one_and_two(
-    planned: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
+    make_config: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = planned(f"encoding={encoding}", "kernel=blocks", "model.layers=3")
+    config = make_config(f"encoding={encoding}", "kernel=blocks", "model.layers=3")
     measured: list[int] = []
     measure = training_memory._saved_bytes
     monkeypatch.setattr(
@@ -96,30 +96,31 @@ def test_the_activations_of_many_sequences_follow_from_those_of_one_and_two(
     )
     total = saved_activation_bytes(config, 257, 8, gpu=True)
     assert measured == [1, 2]
-    monkeypatch.setattr(training_memory, "SEQUENCE_HOOKS", ("bias", "window"))  # measured in full
+    # these encodings override such a hook, so all sequences are traced
+    monkeypatch.setattr(training_memory, "SEQUENCE_HOOKS", ("bias", "window"))
     exact = saved_activation_bytes(config, 257, 8, gpu=True)
     assert measured[2:] == [8] and total == pytest.approx(exact, rel=0.005)
 
 
-@pytest.mark.parametrize("encoding", ["rope", "t5", "gemma4"])  # the layers of the last one differ
-def test_the_activations_of_many_equal_layers_follow_from_the_first_four(
-    planned: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("encoding", ["rope", "t5", "gemma4"])  # the layers of gemma4 differ
+def test_the_activations_of_many_equal_layers_follow_from_the_first_few(
+    make_config: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = planned(f"encoding={encoding}", "model.layers=12")
+    config = make_config(f"encoding={encoding}", "model.layers=12")
     total = saved_activation_bytes(config, 257, 2, gpu=False)
     monkeypatch.setattr(training_memory, "TRACED_LAYERS", 12)
     assert total == saved_activation_bytes(config, 257, 2, gpu=False)
 
 
 def test_runs_that_differ_only_in_their_seed_are_estimated_once(
-    planned: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+    make_config: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
     read = estimate_module.expected_data
     monkeypatch.setattr(
         estimate_module, "expected_data", lambda c: (calls.append(c.seed), read(c))[1]
     )
-    configs = [planned(f"encoding={e}", f"seed={s}") for e in ("rope", "nope") for s in (1, 2)]
+    configs = [make_config(f"encoding={e}", f"seed={s}") for e in ("rope", "nope") for s in (1, 2)]
     values: list[Any] = [OmegaConf.to_container(config) for config in configs]
     estimates = estimate_runs(values, GPU)
     assert [(run.encoding, run.seed) for run in estimates] == [
@@ -134,19 +135,19 @@ def test_runs_that_differ_only_in_their_seed_are_estimated_once(
 
 
 def test_memory_is_a_lower_bound_if_an_encoding_branches_on_values(
-    planned: Callable[..., DictConfig],
+    make_config: Callable[..., DictConfig],
 ) -> None:
-    plain, other = (estimate(planned(f"encoding={name}"), GPU) for name in ("nope", "xpos"))
+    plain, other = (estimate(make_config(f"encoding={name}"), GPU) for name in ("nope", "xpos"))
     assert (plain.memory_is_lower_bound, other.memory_is_lower_bound) == (False, True)
     assert other.memory.activations == plain.memory.activations
 
 
 def test_a_gpu_saves_different_activations_for_relative_biases(
-    planned: Callable[..., DictConfig],
+    make_config: Callable[..., DictConfig],
 ) -> None:
     sizes = {
         name: [
-            saved_activation_bytes(planned(f"encoding={name}"), 257, 8, gpu=gpu)
+            saved_activation_bytes(make_config(f"encoding={name}"), 257, 8, gpu=gpu)
             for gpu in (False, True)
         ]
         for name in ("nope", "alibi", "t5")
@@ -155,13 +156,13 @@ def test_a_gpu_saves_different_activations_for_relative_biases(
     assert sizes["t5"][0] != sizes["t5"][1]
 
 
-def test_flex_saves_the_activations_of_causal_attention(
-    planned: Callable[..., DictConfig],
+def test_flex_attention_saves_the_same_activations_as_causal_attention(
+    make_config: Callable[..., DictConfig],
 ) -> None:
     wide = ["model.width=64", "model.heads=4"]
     configs = [
-        planned("encoding=nope", "kernel=causal", *wide),
-        planned("encoding=alibi", "kernel=flex", "trainer=gpu", *wide),
+        make_config("encoding=nope", "kernel=causal", *wide),
+        make_config("encoding=alibi", "kernel=flex", "trainer=gpu", *wide),
     ]
     causal, flex = (saved_activation_bytes(config, 257, 8, gpu=True) for config in configs)
     assert flex == causal
@@ -169,9 +170,9 @@ def test_flex_saves_the_activations_of_causal_attention(
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag"])
 def test_the_state_of_an_optimizer_has_the_estimated_size(
-    planned: Callable[..., DictConfig], name: str
+    make_config: Callable[..., DictConfig], name: str
 ) -> None:
-    config = planned(f"optimizer={name}", "encoding=t5", "model.tied=false")
+    config = make_config(f"optimizer={name}", "encoding=t5", "model.tied=false")
     model = build_model(config, 257)
     optimizer = build(config.optimizer, name="optimizer")(model)
     for parameter in model.parameters():
@@ -183,15 +184,15 @@ def test_the_state_of_an_optimizer_has_the_estimated_size(
 
 
 def test_muon_stores_one_value_per_matrix_weight_in_blocks_and_two_per_other_weight(
-    planned: Callable[..., DictConfig],
+    make_config: Callable[..., DictConfig],
 ) -> None:
     """2 layers of width 32, feed-forward width 64 and two norms; 257 tokens and a final norm."""
-    config = planned("optimizer=muon")
+    config = make_config("optimizer=muon")
     matrices, others = 2 * (4 * 32 * 32 + 2 * 32 * 64), 2 * 2 * 32 + 257 * 32 + 32
     assert optimizer_bytes(config, build_meta_model(config, 257)) == 4 * (matrices + 2 * others)
 
 
-def test_the_peak_is_that_of_the_largest_phase() -> None:
+def test_the_peak_is_that_of_the_phase_that_needs_the_most_memory() -> None:
     sizes = {"weights": 4, "gradients": 4, "optimizer": 8, "activations": 100, "logits": 10}
     memory = TrainingMemory(
         **sizes, validation_logits=0, layers=2, accumulates=False, process_bytes=0
@@ -207,44 +208,45 @@ def test_the_peak_is_that_of_the_largest_phase() -> None:
     assert checkpointed.peak() == 1000 + 4 + 3 * 804
 
 
-def test_a_step_is_divided_among_devices(planned: Callable[..., DictConfig]) -> None:
-    one, four = (estimate(planned(f"devices={n}"), GPU) for n in (1, 4))
+def test_a_step_is_divided_among_devices(make_config: Callable[..., DictConfig]) -> None:
+    one, four = (estimate(make_config(f"devices={n}"), GPU) for n in (1, 4))
     assert four.memory.activations == pytest.approx(one.memory.activations / 4, rel=0.02)
     assert four.memory.gradients == 2 * one.memory.gradients
     assert four.flops == one.flops
     assert four.seconds == one.seconds / 4
     with pytest.raises(ConfigError, match=r"devices=5.*batch_tokens=192"):
-        estimate(planned("devices=5"), GPU)
+        estimate(make_config("devices=5"), GPU)
 
 
 def test_with_fsdp_each_device_stores_a_shard_of_the_weights(
-    planned: Callable[..., DictConfig],
+    make_config: Callable[..., DictConfig],
 ) -> None:
     replicated, sharded = (
-        estimate(planned("devices=4", "model.layers=3", f"trainer.strategy={name}"), GPU).memory
+        estimate(make_config("devices=4", "model.layers=3", f"trainer.strategy={name}"), GPU).memory
         for name in ("ddp", "fsdp")
     )
     block = 4 * (4 * 32 * 32 + 2 * 32 * 64 + 2 * 32)
-    gathered = replicated.weights - 3 * block + 2 * block  # all but the blocks, and two blocks
+    # a device gathers all weights outside the blocks, and those of two blocks
+    gathered = replicated.weights - 3 * block + 2 * block
     assert sharded.weights == replicated.weights // 4 + gathered
     assert sharded.gradients == sharded.weights
     assert sharded.optimizer == replicated.optimizer // 4
 
 
-def test_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
+def test_training_flops_equal_a_hand_calculation(make_config: Callable[..., DictConfig]) -> None:
     """2 layers of width 32, feed-forward width 64, vocabulary 257, L=24, 7680 training tokens."""
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 257 * 32
     per_token = 3 * (2 * matrices + 2 * 2 * 32 * 24)
-    result = estimate(planned("precision=bf16"), GPU)
+    result = estimate(make_config("precision=bf16"), GPU)
     assert result.training_flops == per_token * 7680
     assert result.training_seconds == result.training_flops / 2e12
 
 
-def test_evaluation_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
-    """Of 96 tokens, 8 are scored: those after the last attention, and logits, are skipped."""
+def test_evaluation_flops_equal_a_hand_calculation(make_config: Callable[..., DictConfig]) -> None:
+    """They exclude the last feed-forward layer and the logits of the 88 tokens without a score."""
     block, feed_forward, head = 4 * 32 * 32 + 2 * 32 * 64, 2 * 32 * 64, 257 * 32
     all_tokens = 96 * (2 * (2 * block + head) + 2 * 2 * 32 * 48)
-    model = build_meta_model(planned(), 257)
+    model = build_meta_model(make_config(), 257)
     assert evaluation_flops(model, 48, 96, 96) == all_tokens
     assert evaluation_flops(model, 48, 96, 8) == all_tokens - 2 * (feed_forward + head) * 88
 
@@ -252,12 +254,12 @@ def test_evaluation_flops_by_hand(planned: Callable[..., DictConfig]) -> None:
 SLIDING = ["evaluation.protocols=[nonoverlapping,sliding]", "evaluation.stride=4"]
 
 
-@pytest.mark.parametrize("words", [[], SLIDING, [*SLIDING, "evaluation.budget_tokens=400"]])
-def test_an_estimate_includes_the_evaluation_as_it_will_be_run(
-    planned: Callable[..., DictConfig], words: list[str]
+@pytest.mark.parametrize("overrides", [[], SLIDING, [*SLIDING, "evaluation.budget_tokens=400"]])
+def test_an_estimate_includes_the_same_evaluation_as_the_run(
+    make_config: Callable[..., DictConfig], overrides: list[str]
 ) -> None:
-    """Before the data is prepared, too: with tokenizer=byte, the number of tokens is exact."""
-    config = planned(*words)
+    """Even before the data is prepared, because token counts are exact with tokenizer=byte."""
+    config = make_config(*overrides)
     before = estimate(config, GPU)
     assert before.includes_evaluation and not before.data_is_prepared
     data = build_data(config, print)
@@ -270,22 +272,24 @@ def test_an_estimate_includes_the_evaluation_as_it_will_be_run(
     assert after.evaluation_seconds == after.evaluation_flops / 5e11
 
 
-def test_a_sliding_window_costs_more_than_blocks(planned: Callable[..., DictConfig]) -> None:
-    blocks, sliding = (estimate(planned(*words), GPU) for words in ([], SLIDING))
-    assert sliding.evaluation_flops > 6 * blocks.evaluation_flops
-    assert sliding.training_flops == blocks.training_flops
+def test_a_sliding_window_costs_more_than_nonoverlapping_windows(
+    make_config: Callable[..., DictConfig],
+) -> None:
+    nonoverlapping, sliding = (estimate(make_config(*o), GPU) for o in ([], SLIDING))
+    assert sliding.evaluation_flops > 6 * nonoverlapping.evaluation_flops
+    assert sliding.training_flops == nonoverlapping.training_flops
 
 
-def test_the_time_budget_limits_the_evaluation(planned: Callable[..., DictConfig]) -> None:
-    result = estimate(planned("evaluation.budget_seconds=1e-6"), GPU)
+def test_the_time_budget_limits_the_evaluation_time(make_config: Callable[..., DictConfig]) -> None:
+    result = estimate(make_config("evaluation.budget_seconds=1e-6"), GPU)
     assert result.evaluation_seconds == pytest.approx(2e-6)  # lengths L and 4L
 
 
 @pytest.mark.parametrize(("tokenizer", "error"), [("word", 0), ("bpe", 0.4)])
 def test_the_number_of_tokens_of_unprepared_data_is_estimated(
-    planned: Callable[..., DictConfig], corpus: Path, tokenizer: str, error: float
+    make_config: Callable[..., DictConfig], corpus: Path, tokenizer: str, error: float
 ) -> None:
-    config = planned("tokenizer=bpe", "tokenizer.vocab_size=400")
+    config = make_config("tokenizer=bpe", "tokenizer.vocab_size=400")
     documents = [(corpus / "validation.txt").read_text()]
     trainer = WordTrainer() if tokenizer == "word" else build(config.tokenizer, name="tokenizer")
     expected = trainer.expected_tokens(documents)
@@ -294,14 +298,16 @@ def test_the_number_of_tokens_of_unprepared_data_is_estimated(
 
 
 def test_evaluation_is_excluded_for_data_of_unknown_size(tmp_path: Path) -> None:
-    hub = ["data=wikitext103", "tokenizer=word", f"outputs_dir={tmp_path}"]
-    result = estimate(compose_job(hub, composer()), GPU)
+    overrides = ["data=wikitext103", "tokenizer=word", f"outputs_dir={tmp_path}"]
+    result = estimate(compose_job(overrides, composer()), GPU)
     assert not result.includes_evaluation
     assert result.evaluation_flops == 0 and result.seconds == result.training_seconds
 
 
-def test_the_mean_length_has_the_mean_time_per_token(planned: Callable[..., DictConfig]) -> None:
-    config = planned()
+def test_the_mean_length_has_the_mean_time_per_token(
+    make_config: Callable[..., DictConfig],
+) -> None:
+    config = make_config()
     data = build_data(config, print)
     requests = measurement_requests(config, data, requested_row_keys(config, data.fingerprint))
     assert mean_length(requests) == (24 + 4 * 24) / 2  # as many tokens at L and 4L
@@ -309,29 +315,29 @@ def test_the_mean_length_has_the_mean_time_per_token(planned: Callable[..., Dict
 
 
 def test_the_vocabulary_size_is_known_without_the_data(
-    planned: Callable[..., DictConfig], small_job: list[str]
+    make_config: Callable[..., DictConfig], small_job: list[str]
 ) -> None:
     word_level = compose_job([*small_job[:5], "data=wikitext103", "tokenizer=word"], composer())
     assert expected_data(word_level).vocab_size == 267735
-    bpe = planned("tokenizer=bpe", "tokenizer.vocab_size=300")
+    bpe = make_config("tokenizer=bpe", "tokenizer.vocab_size=300")
     assert expected_data(bpe).vocab_size == 300
     with pytest.raises(ConfigError, match="tokenizer=word on data=text"):
-        expected_data(planned("tokenizer=word"))
-    data = build_data(planned("tokenizer=word"), print)
-    prepared = expected_data(planned("tokenizer=word"))
+        expected_data(make_config("tokenizer=word"))
+    data = build_data(make_config("tokenizer=word"), print)
+    prepared = expected_data(make_config("tokenizer=word"))
     assert prepared.vocab_size == data.vocab_size and prepared.is_prepared
 
 
-def test_the_rate_of_this_machine_is_measured(planned: Callable[..., DictConfig]) -> None:
-    config, machine = planned("model.layers=3"), ThisMachine(seconds=0.01)
+def test_the_throughput_of_this_machine_is_measured(make_config: Callable[..., DictConfig]) -> None:
+    config, machine = make_config("model.layers=3"), ThisMachine(seconds=0.01)
     assert min(machine.throughput(config, 257, evaluation_length=96)) > 1e6
     assert config.model.layers == 3
     training, evaluation = machine.throughput(config, 257, evaluation_length=None)
     assert evaluation == training
 
 
-def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> None:
-    run: Estimate = estimate(planned(), GPU)
+def test_concurrent_runs_divide_the_time(make_config: Callable[..., DictConfig]) -> None:
+    run: Estimate = estimate(make_config(), GPU)
     machine = DataSheetGpu(float32=1e12, bf16=1e12, utilization=1.0, memory=1.0)
     machine.concurrent_runs = 2
     assert total_cost([run] * 4, machine)["seconds"] == 2 * run.seconds
@@ -339,9 +345,10 @@ def test_concurrent_runs_divide_the_time(planned: Callable[..., DictConfig]) -> 
 
 
 @pytest.mark.slow
-def test_the_recipe_of_the_alibi_paper(tmp_path: Path) -> None:
-    words = ["experiment=alibi_extrapolation", "size=paper", "encoding=alibi", "train_length=3072"]
-    (job,) = expand_config(compose("train", words[:2]), words)
+def test_the_configuration_of_the_alibi_paper_has_its_steps_and_parameters(tmp_path: Path) -> None:
+    experiment = ["experiment=alibi_extrapolation", "size=paper"]
+    overrides = [*experiment, "encoding=alibi", "train_length=3072"]
+    (job,) = expand_config(compose("train", experiment), overrides)
     config = compose_job([*job, "devices=8", f"outputs_dir={tmp_path}"], composer())
     assert training_steps(config).total == 286000
     result = estimate(config, GPU)

@@ -1,4 +1,4 @@
-"""Estimated memory compared with the peak of a training process."""
+"""Estimated memory, compared with the peak of a training process."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ SIZES = [
     [*((size, "adamw", 0.15) for size in SIZES[:2]), (SIZES[-1], "muon", 0.20)],
     ids=lambda value: value[0] if isinstance(value, list) else str(value),
 )
-def test_memory_equals_that_of_a_process(
+def test_estimated_memory_is_close_to_that_of_a_training_process(
     corpus: Path, tmp_path: Path, size: list[str], optimizer: str, tolerance: float
 ) -> None:
-    """With validation and a checkpoint after every step.
+    """The process trains for two steps, with validation and a checkpoint after every step.
 
-    The heap's extra memory depends on the processor: for the small size, 0.2 of the step's tensors
+    Heap fragmentation depends on the processor: with model=small, it is 0.2 of the step's tensors
     with AVX2 and 0.4 with AVX-512. The tolerance is larger for Muon, whose temporary matrices
-    fragment the heap.
+    fragment the heap more.
     """
     overrides = [
         *size,

@@ -1,4 +1,4 @@
-"""A benchmark that would take minutes for each round, or too much memory, is not started."""
+"""A benchmark whose rounds would take too long or need too much memory is not started."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from posenc.benchmark.measurements import min_round_seconds
 from posenc.config.errors import ConfigError
 
 
-def test_the_minimum_time_grows_with_variants_and_shrinks_with_threads(variants) -> None:
+def test_the_minimum_time_increases_with_variants_and_decreases_with_threads(variants) -> None:
     one = min_round_seconds(variants("encoding=nope", "train_length=16"), threads=1)
     two = variants("encoding=nope,alibi", "train_length=16")
     assert min_round_seconds(two, threads=1) == pytest.approx(2 * one)

@@ -1,4 +1,4 @@
-"""Calls to processes that answer, fail, are killed or are no longer needed."""
+"""Calls to subprocesses that answer, fail, are killed or are closed early."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,8 @@ sys.exit(answer_request(answers))
 
 
 @pytest.fixture(autouse=True)
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def answering_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put MODULE on the path of subprocesses under the name `answering`."""
     (tmp_path / "answering.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -44,7 +45,7 @@ def test_only_answers_are_returned() -> None:
     ("number", "message"),
     [(1, "^one is too few$"), (2, "killed .signal 9."), (4, "^KeyError: 'unforeseen'$")],
 )
-def test_a_failure_is_one_message(number: int, message: str) -> None:
+def test_a_failure_is_reported_in_one_line(number: int, message: str) -> None:
     with pytest.raises(RunError, match=message):
         list(call_module("answering", {"number": number}, threads=1))
 

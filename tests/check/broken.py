@@ -181,7 +181,7 @@ class CachesTheFirstInstance(Encoding):
 
 
 class SharesItsParameter(Encoding):
-    """A parameter stored on the class, so that the last instance's applies to all."""
+    """A parameter stored on the class, so that the last instance's value applies to all."""
 
     rate: ClassVar[float]
 
@@ -225,7 +225,7 @@ class WrongFactors(Encoding):
 
 
 class AssumesFirstRows(Encoding):
-    """Treats its queries as the first tokens, although they are the last of the keys."""
+    """Treats its queries as the first tokens, although they are the last ones."""
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -310,7 +310,7 @@ class ValueBiasInHalfPrecision(Encoding):
 
 
 class WithoutHeadIndex(Encoding):
-    """Multiplies slopes by distances without `[head]`, so sizes in messages depend on lengths."""
+    """Multiplies slopes by distances without `[head]`: sizes in the error depend on the length."""
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         return torch.ones(4, dtype=distance.dtype) * distance

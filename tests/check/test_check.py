@@ -22,7 +22,7 @@ Results = dict[str, Result]
 RunChecks = Callable[..., Results]
 
 BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
-    ("UnknownLimitation", {}, {"declares_limitations": "shfit unknown"}),
+    ("UnknownLimitation", {}, {"declares_limitations": "unknown: shfit"}),
     ("LimitationWithoutReason", {}, {"declares_limitations": "shift_invariant declared without"}),
     (
         "ReturnsFloat64",
@@ -79,7 +79,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
 
 @pytest.fixture
 def run_checks(monkeypatch: pytest.MonkeyPatch) -> RunChecks:
-    """Return a function that checks an encoding of broken.py; its results are by property name."""
+    """Checks an encoding of broken.py and returns the results by property name."""
     monkeypatch.syspath_prepend(Path(__file__).parent)
 
     def run(name: str, first_line: str = DESCRIPTION, **parameters: Any) -> Results:
@@ -111,8 +111,8 @@ def test_a_broken_encoding_fails_the_expected_properties_only(
 
 def test_every_property_fails_for_some_encoding() -> None:
     covered = {property for *_, expected in BROKEN for property in expected}
-    elsewhere = {"builds", "has_description", "omits_model_hyperparameters"}
-    assert covered | elsewhere == {property.__name__ for property in PROPERTIES}
+    tested_separately = {"builds", "has_description", "omits_model_hyperparameters"}
+    assert covered | tested_separately == {property.__name__ for property in PROPERTIES}
 
 
 def test_a_correct_encoding_passes(run_checks: RunChecks) -> None:
@@ -137,7 +137,7 @@ def test_a_maximum_length_equal_to_the_training_length_is_a_known_limitation(
     assert results["any_length"].evidence == "the table ends; 25 tokens are rejected"
 
 
-def test_mistakes_of_style_are_hints_and_not_failures(run_checks: RunChecks) -> None:
+def test_style_mistakes_are_hints_and_not_failures(run_checks: RunChecks) -> None:
     results = run_checks("RepeatsModelHyperparameters", first_line="", heads=4)
     assert not failures(results)
     hints = {name for name, result in results.items() if result.status == "hint"}
@@ -151,7 +151,7 @@ def test_an_encoding_that_cannot_be_built_has_one_result(run_checks: RunChecks) 
     assert "broken.py, line 35" in results["builds"].evidence
 
 
-def test_a_hook_that_raises_is_a_failure_in_one_line_and_other_properties_are_checked(
+def test_a_hook_that_raises_is_reported_on_one_line_and_other_properties_are_checked(
     run_checks: RunChecks,
 ) -> None:
     results = run_checks("Raising")
@@ -172,10 +172,10 @@ def test_a_hook_that_raises_is_a_failure_in_one_line_and_other_properties_are_ch
     assert set(evidence.values()) == {"the same error as above"}
 
 
-def test_errors_of_one_line_are_described_once(run_checks: RunChecks) -> None:
+def test_errors_on_the_same_line_are_described_once(run_checks: RunChecks) -> None:
     first, *others = failures(run_checks("WithoutHeadIndex")).values()
     assert "size of tensor a (4) must match the size of tensor b (7)" in first
-    assert set(others) == {"RuntimeError in the same line as above"}
+    assert set(others) == {"RuntimeError on the same line as above"}
 
 
 def test_every_property_has_a_short_description() -> None:

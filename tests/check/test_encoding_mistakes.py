@@ -200,7 +200,7 @@ class Helpers(Encoding):
     def sink_tokens(self, count, start):
         return range(start, start + count)
 """
-LINE_OF = {
+CLASS_LINES = {
     line.split()[1].split("(")[0].rstrip(":"): number
     for number, line in enumerate(MODULE.splitlines(), start=1)
     if line.startswith("class")
@@ -237,21 +237,21 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("InfiniteGradient", 0, ["the gradient of rate is not finite", "sqrt"]),
     ("Embedding", 1, ["Embedding.embedding", "rename it to embed"]),
 ]
-"""Class, line of the mistake relative to the class, and what the message contains."""
+"""Class, line of the mistake relative to the class statement, and parts of the message."""
 SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "train_length=16", "logger=none"]
 
 
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Runs `posenc train` with a class of MODULE in a folder that has nothing else."""
+    """Runs `posenc train` with a class of MODULE, in a folder with nothing else in it."""
     (tmp_path / "mistaken.py").write_text(MODULE)
     (tmp_path / "conf" / "encoding").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run(name: str, *words: str) -> int:
+    def run(name: str, *overrides: str) -> int:
         (tmp_path / "conf" / "encoding" / "mine.yaml").write_text(f"_target_: mistaken.{name}\n")
-        return main(["train", "--config-dir", "conf", "encoding=mine", *SMALL, *words])
+        return main(["train", "--config-dir", "conf", "encoding=mine", *SMALL, *overrides])
 
     yield run
     sys.modules.pop("mistaken", None)
@@ -277,16 +277,16 @@ def test_a_mistake_is_reported_with_its_line_before_anything_is_written(
     assert train(name) == 2
     message = capsys.readouterr().err
     assert len(message.splitlines()) == 1
-    assert f"mistaken.py, line {LINE_OF[name] + line}" in message
+    assert f"mistaken.py, line {CLASS_LINES[name] + line}" in message
     for part in parts:
         assert part in message
     assert not Path("outputs").exists()
 
 
 @pytest.mark.usefixtures("train")
-def test_a_helper_named_after_an_overridden_hook_is_no_mistake() -> None:
-    definition: type[Encoding] = import_module("mistaken").Helpers
-    verify_definitions(definition(Geometry(width=16, heads=2, layers=1, train_length=16)))
+def test_a_helper_named_after_an_overridden_hook_is_not_a_mistake() -> None:
+    helpers: type[Encoding] = import_module("mistaken").Helpers
+    verify_definitions(helpers(Geometry(width=16, heads=2, layers=1, train_length=16)))
 
 
 def test_a_sweep_reports_a_mistake_once(
@@ -296,7 +296,7 @@ def test_a_sweep_reports_a_mistake_once(
     assert capsys.readouterr().err.count("NotCausal.rotate") == 1
 
 
-def test_a_constructor_without_the_geometry_is_named_although_its_parameter_is_configured(
+def test_a_constructor_without_geometry_is_named_even_if_its_parameter_is_configured(
     train: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train("WithoutGeometry", "+encoding.rate=0.5") == 2
@@ -304,7 +304,7 @@ def test_a_constructor_without_the_geometry_is_named_although_its_parameter_is_c
     assert "mistaken.py" in message and "the geometry first" in message
 
 
-def test_an_import_that_fails_is_named_with_its_line(
+def test_a_failing_import_is_reported_with_its_line(
     train: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mistaken.py").write_text("import math\nimport package_that_is_missing\n")

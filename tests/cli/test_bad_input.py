@@ -26,13 +26,12 @@ def error_of(
     """Runs `posenc train` with a mistake and returns its error message."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*overrides: str, command: str = "train") -> str:
-        small = small_job if command == "train" else []
-        code = main([command, *small, *overrides])
+    def run(*overrides: str) -> str:
+        code = main(["train", *small_job, *overrides])
         error = capsys.readouterr().err
         assert code == 2, error
         assert "Traceback" not in error
-        message = error[error.index(f"posenc {command}: ") :]
+        message = error[error.index("posenc train: ") :]
         runs = list((tmp_path / "outputs").glob("*/*/config.yaml"))
         assert not runs, f"{runs} written"
         return message
@@ -122,7 +121,7 @@ def error_of(
         (["seed=range(1,1e9)"], ["seed=range(1,1e9)", "10,000 jobs"]),
     ],
 )
-def test_a_mistake_on_the_command_line(
+def test_a_mistake_on_the_command_line_of_train_is_named_in_the_error(
     error_of: ErrorOf, overrides: list[str], parts: list[str]
 ) -> None:
     message = error_of(*overrides)
@@ -137,7 +136,7 @@ def test_a_key_that_is_set_twice_is_reported(capsys: pytest.CaptureFixture[str])
     assert not capsys.readouterr().err
 
 
-def test_files_that_are_not_text(error_of: ErrorOf, tmp_path: Path) -> None:
+def test_a_data_file_without_text_is_named_in_the_error(error_of: ErrorOf, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "binary.txt").write_bytes(b"valid until \xff\xfe")
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "other.parquet")
@@ -148,7 +147,9 @@ def test_files_that_are_not_text(error_of: ErrorOf, tmp_path: Path) -> None:
     assert "x.npy" in error_of("data.train=x.npy")
 
 
-def test_an_output_folder_that_cannot_be_written(error_of: ErrorOf, tmp_path: Path) -> None:
+def test_an_output_folder_that_cannot_be_written_is_named_in_the_error(
+    error_of: ErrorOf, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     assert "file" in error_of("outputs_dir=file", "cache_dir=cache")
     assert "file" in error_of("outputs_dir=file")
@@ -188,7 +189,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["trian"], "nearest: train"),
         (["list", "encodings"], "nearest: encoding"),
         (["train", "--verbose"], "unknown flag --verbose"),
-        (["status", "--cfg"], "composes no configuration"),
+        (["status", "--cfg"], "does not compose a configuration"),
         (["train", "logger=[wandb,none]"], "omit it from the list"),
         (["train", "--config-dir", "nowhere"], "nowhere"),
         (["train", "encoding"], "encoding"),
@@ -214,7 +215,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["train", f"seed=[{'1,' * 900}1]"], "must be an integer"),
     ],
 )
-def test_a_mistake_in_any_command(
+def test_a_mistake_in_any_command_gets_one_short_message(
     words: list[str],
     part: str,
     tmp_path: Path,

@@ -51,9 +51,9 @@ def check(tmp_path: Path) -> Check:
     (tmp_path / "mine.py").write_text(code_block("python"))
     (folder / "square_root.yaml").write_text(code_block("yaml"))
     (tmp_path / "wrong.py").write_text(WRONG)
-    description = "# A penalty linear in distance; one of its parameters is ignored.\n"
-    (folder / "wrong.yaml").write_text(f"{description}_target_: wrong.Wrong\nrate: 0.5\nstart: 3\n")
-    (folder / "raising.yaml").write_text(f"{description}_target_: wrong.Raising\n")
+    comment = "# A penalty linear in distance; one of its parameters is ignored.\n"
+    (folder / "wrong.yaml").write_text(f"{comment}_target_: wrong.Wrong\nrate: 0.5\nstart: 3\n")
+    (folder / "raising.yaml").write_text(f"{comment}_target_: wrong.Raising\n")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -74,7 +74,7 @@ def rows(result: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]
     return {name: (status, evidence) for status, name, evidence in matches}
 
 
-def test_the_example_of_the_readme_passes(check: Check) -> None:
+def test_the_example_in_the_readme_passes(check: Check) -> None:
     (command,) = re.findall(r"`posenc check (--config-dir [^`]*)`", README)
     result = check(*command.split())
     assert result.returncode == 0, result.stdout + result.stderr
@@ -115,13 +115,13 @@ def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> Non
 def test_without_an_encoding_argument_all_encodings_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Only three shipped encodings here; tests/encodings/test_conformance.py checks all."""
+    """Checks only three of posenc's encodings; tests/encodings/test_conformance.py checks all."""
     left_out = options("encoding").keys() - {"alibi", "nope", "rope"}
 
-    def few(*arguments: Any) -> dict[str, str]:
+    def few_options(*arguments: Any) -> dict[str, str]:
         return {k: text for k, text in options(*arguments).items() if k not in left_out}
 
-    monkeypatch.setattr("posenc.cli.check.options", few)
+    monkeypatch.setattr("posenc.cli.check.options", few_options)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["check", "--config-dir", str(tmp_path / "my_conf")]) == 1

@@ -32,27 +32,29 @@ def runs(small_job: list[str]) -> list[RunDirectory]:
     return runs
 
 
-def files(run: RunDirectory) -> set[Path]:
+def files_in_outputs(run: RunDirectory) -> set[Path]:
     return set(run.path.parents[1].rglob("*"))
 
 
 def test_without_yes_nothing_is_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files(runs[0])
+    before = files_in_outputs(runs[0])
     assert main(["clean", f"run={runs[0].path}"]) == 0
     printed = capsys.readouterr().out
     assert str(runs[0].path) in printed and "dry run" in printed
-    assert files(runs[0]) == before
+    assert files_in_outputs(runs[0]) == before
 
 
-def test_runs_of_a_state_are_removed_with_all_their_files(runs: list[RunDirectory]) -> None:
+def test_runs_in_the_given_states_are_removed_with_all_their_files(
+    runs: list[RunDirectory],
+) -> None:
     failed, interrupted, finished = runs
     folder = failed.path.parent
-    kept = {path for path in files(failed) if failed.name not in str(path)}
+    kept = {path for path in files_in_outputs(failed) if failed.name not in str(path)}
     words = [f"outputs_dir={folder.parent}", "name=scratch", "state=failed,pending", "--yes"]
     assert main(["clean", *words]) == 0
-    assert files(interrupted) == kept
+    assert files_in_outputs(interrupted) == kept
     plan = read_json(folder / "plan.json")
     assert plan["runs"] == list(plan["commands"]) == [interrupted.name, finished.name]
 
@@ -64,9 +66,9 @@ def test_files_of_other_runs_are_kept_whatever_a_run_calls_itself(
     forged = failed.path.rename(failed.path.with_name("*"))
     text = (forged / "config.yaml").read_text().replace(f"run: {failed.name}", "run: '*'")
     (forged / "config.yaml").write_text(text)
-    kept = {path for path in files(failed) if forged not in (path, *path.parents)}
-    main(["clean", f"run={forged}", "--yes"])
-    assert kept <= files(failed)
+    kept = {path for path in files_in_outputs(failed) if forged not in (path, *path.parents)}
+    assert main(["clean", f"run={forged}", "--yes"]) == 0
+    assert kept <= files_in_outputs(failed)
 
 
 def test_nothing_is_removed_through_a_symbolic_link(
@@ -89,7 +91,7 @@ def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirect
     assert not folder.exists() and folder.parent.is_dir()
 
 
-def test_of_a_folder_without_runs_only_the_report_is_kept(runs: list[RunDirectory]) -> None:
+def test_the_report_is_kept_when_the_last_run_is_removed(runs: list[RunDirectory]) -> None:
     report = runs[0].path.parent / "report" / "index.html"
     report.parent.mkdir()
     report.write_text("results")
@@ -102,11 +104,11 @@ def test_of_a_folder_without_runs_only_the_report_is_kept(runs: list[RunDirector
 def test_a_running_run_is_not_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = files(runs[0])
+    before = files_in_outputs(runs[0])
     with lock(runs[0].lock_file, timeout=0):
         assert main(["clean", f"run={runs[0].path}", "--yes"]) == 1
     assert "is being run by another process" in capsys.readouterr().err
-    assert files(runs[0]) - before <= {runs[0].lock_file}
+    assert files_in_outputs(runs[0]) - before <= {runs[0].lock_file}
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ KEYS = {
     "clean": ["state"],
 }
 SLOW = ("train", "tune", "check", "bench")
-"""Commands that run with `--cfg`: they would train, or measure for a long time."""
+"""Commands that would train or measure for a long time; they are run with `--cfg` instead."""
 OTHER_WORDS = """
 --help -h --cfg --yes --json --watch --strict --full --multirun --config-dir --config-dir=outputs
 --info -cn - -- bash scratch = [= encoding optimizer hydra/launcher
@@ -136,7 +136,7 @@ def test_every_command_succeeds_or_prints_a_short_error(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The commands run in a folder whose `outputs` contain a finished run."""
+    """The commands run in a folder whose `outputs` contains a finished run."""
     run = small_run("encoding=rope", "tokens=384", "evaluation.factors=[1]")
     assert job([str(run.path)]) == FINISHED
     before = run.rows()

@@ -20,7 +20,9 @@ def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_train_status_evaluate_and_report(tmp_path: Path, small_job: list[str]) -> None:
+def test_a_sweep_can_be_trained_evaluated_and_reported(
+    tmp_path: Path, small_job: list[str]
+) -> None:
     train = ["train", *small_job, "encoding=alibi,nope", "logger=wandb", "name=both"]
     first = posenc(*train, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
@@ -56,12 +58,12 @@ def test_a_failed_run_does_not_stop_other_runs_and_is_rerun_with_retry(
     rates = "optimizer.learning_rate=1e-3,1e30"
     train = ["train", *small_job, rates, "gradient_clip=null", "evaluation.factors=[1]"]
     assert posenc(*train, cwd=tmp_path).returncode == 1
-    states = {
+    statuses = {
         r.config().optimizer.learning_rate: r.status()
         for r in list_runs(tmp_path / "outputs" / "scratch")
     }
-    assert states[0.001].state == "finished"
-    failed = states[max(states)]
+    assert statuses[0.001].state == "finished"
+    failed = statuses[max(statuses)]
     assert failed.state == "failed" and "not finite" in str(failed.error)
     assert starts(tmp_path) == {"finished": 1, "failed": 1}
     posenc(*train, cwd=tmp_path)
@@ -72,7 +74,7 @@ def test_a_failed_run_does_not_stop_other_runs_and_is_rerun_with_retry(
 
 
 def starts(folder: Path) -> dict[str, int]:
-    """Return how often the job of the run in each state was started."""
+    """Map the state of each run to the number of times its job was started."""
     runs = list_runs(folder / "outputs" / "scratch")
     return {run.status().state: run.log_file.read_text().count("INFO posenc 0") for run in runs}
 

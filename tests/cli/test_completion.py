@@ -41,7 +41,7 @@ def test_options_are_completed_after_a_comma_too() -> None:
     ]
 
 
-def test_a_list_is_completed_with_options_that_it_lacks_and_that_can_be_in_a_list() -> None:
+def test_a_list_is_completed_with_the_options_that_can_be_added_to_it() -> None:
     assert completions("posenc train logger=[") == [
         f"logger=[{name}" for name in ("csv", "tensorboard", "wandb")
     ]
@@ -51,7 +51,7 @@ def test_a_list_is_completed_with_options_that_it_lacks_and_that_can_be_in_a_lis
     ]
 
 
-def test_keys_are_those_of_the_chosen_options() -> None:
+def test_the_completed_keys_are_those_of_the_chosen_options() -> None:
     line = "posenc train encoding="
     keys = set(completions(f"{line}alibi encoding."))
     assert "encoding.slopes=" in keys and "encoding.num_buckets=" not in keys
@@ -96,6 +96,7 @@ def test_experiments_and_run_directories_are_completed(
     run.mkdir(parents=True)
     (run / "config.yaml").touch()
     (run.parent / "plan.json").touch()
+    # A name that a shell would execute is not offered.
     unsafe = tmp_path / "outputs" / "mine;touch x" / "$(touch x)"
     unsafe.mkdir(parents=True)
     for file in (unsafe / "config.yaml", unsafe.parent / "plan.json"):
@@ -116,12 +117,12 @@ def test_bash_replaces_the_part_after_the_equals_sign(tmp_path: Path) -> None:
 
 @pytest.fixture
 def shell_environment(tmp_path: Path) -> dict[str, str]:
-    """Environment variables with which a shell finds `posenc` but no settings of the user."""
+    """Environment variables with which a shell finds `posenc` but none of the user's settings."""
     command = tmp_path / "posenc"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m posenc "$@"\n')
     command.chmod(0o755)
-    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
-    return {**os.environ, **own, "XDG_CONFIG_HOME": str(tmp_path)}
+    isolated = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+    return {**os.environ, **isolated, "XDG_CONFIG_HOME": str(tmp_path)}
 
 
 @pytest.mark.shells
@@ -155,6 +156,7 @@ def test_fish_offers_the_completions(
 def test_zsh_inserts_the_completion(
     line: str, completed: str, shell_environment: dict[str, str]
 ) -> None:
+    # RE''ADY, so that the terminal's echo of this line does not contain READY.
     setup = "autoload -Uz compinit; compinit -D -u; source <(posenc completion zsh); echo RE''ADY"
     process, terminal = pty.fork()
     if process == 0:

@@ -56,7 +56,9 @@ def test_a_run_with_a_corrupt_status_has_failed_until_its_next_start(
 
 
 @pytest.mark.slow
-def test_other_runs_are_reported(small_run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_and_report_name_the_corrupt_file_of_a_run(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
     intact, corrupt = small_run("encoding=rope"), small_run("encoding=alibi")
     assert job([str(intact.path)]) == FINISHED
     folder = [f"outputs_dir={intact.path.parents[1]}", "name=scratch"]
@@ -104,7 +106,7 @@ def test_planning_continues_and_the_job_of_the_corrupt_run_fails(
     Status(state="finished", started=1.0).write(run.status_file)
     run.evaluation_file.write_text('{"rows": 3}')
     planned = plan([[*small_job, f"encoding={name}"] for name in ("alibi", "rope")], [], "", print)
-    assert [run.run.status().state for run in planned] == ["pending", "pending"]
+    assert [entry.run.status().state for entry in planned] == ["pending", "pending"]
     assert job([str(run.path)]) == FAILED
     assert "evaluation.json" in str(run.status().error)
 
@@ -117,7 +119,7 @@ def test_training_continues_without_a_run_whose_configuration_is_corrupt(
     run.config_file.write_text("encoding: [")
     assert main(["train", *small_job, "encoding=alibi,rope"]) == 1
     printed = capsys.readouterr().err
-    assert f"left out {run.name}" in printed and "delete the directory" in printed
+    assert f"skipped {run.name}" in printed and "delete the directory" in printed
     assert "retry=true" not in printed
     (other,) = [path for path in run.path.parent.glob("rope-*") if path.is_dir()]
     assert RunDirectory(other).status().state == "finished"
@@ -125,7 +127,7 @@ def test_training_continues_without_a_run_whose_configuration_is_corrupt(
     assert main(["train", *small_job, "encoding=alibi"]) == 2
 
 
-def test_planning_writes_a_missing_configuration_again(small_run: SmallRun) -> None:
+def test_planning_restores_a_missing_configuration(small_run: SmallRun) -> None:
     run = small_run()
     before = run.config_file.read_text()
     Status(state="finished", started=1.0).write(run.status_file)
@@ -150,7 +152,7 @@ def _replace_with_link_to_itself(file: Path) -> None:
     file.symlink_to(file.name)
 
 
-def _replace_with_link_to_nothing(file: Path) -> None:
+def _replace_with_broken_link(file: Path) -> None:
     file.unlink()
     file.symlink_to("missing")
 
@@ -182,7 +184,7 @@ def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
         _replace_with_folder,
         _replace_with_pipe,
         _replace_with_link_to_itself,
-        _replace_with_link_to_nothing,
+        _replace_with_broken_link,
     ],
 )
 def test_a_corrupt_checkpoint_is_not_used(
@@ -220,7 +222,7 @@ def test_a_text_file_that_would_fill_the_memory_is_an_error(small_run: SmallRun)
         os.truncate(file, size)
 
 
-def test_a_configuration_that_is_a_pipe_is_not_waited_for(
+def test_a_configuration_that_is_a_pipe_is_an_error_and_does_not_block(
     small_run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = small_run()
@@ -230,7 +232,7 @@ def test_a_configuration_that_is_a_pipe_is_not_waited_for(
     assert "not a regular file" in capsys.readouterr().err
 
 
-PIPES: dict[str, Callable[[RunDirectory], object]] = {
+PIPE_READERS: dict[str, Callable[[RunDirectory], object]] = {
     "metrics.jsonl": RunDirectory.metrics,
     "loss_by_position.npz": lambda run: read_arrays(run.positions_file),
     "run.log": RunDirectory.log_text,
@@ -239,7 +241,7 @@ PIPES: dict[str, Callable[[RunDirectory], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", PIPES)
+@pytest.mark.parametrize("name", PIPE_READERS)
 def test_a_pipe_in_place_of_a_file_is_an_error(small_run: SmallRun, name: str) -> None:
     run = small_run()
     file = run.path / name
@@ -247,10 +249,10 @@ def test_a_pipe_in_place_of_a_file_is_an_error(small_run: SmallRun, name: str) -
     file.parent.mkdir(exist_ok=True)
     os.mkfifo(file)
     with pytest.raises(RunError, match="not a regular file"):
-        PIPES[name](run)
+        PIPE_READERS[name](run)
 
 
-def test_a_pipe_in_place_of_its_status_or_its_lock_is_the_status_of_a_run(tmp_path: Path) -> None:
+def test_a_run_with_a_pipe_in_place_of_its_status_or_lock_has_failed(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.config_file.touch()
     Status(state="running", started=1.0).write(run.status_file)
@@ -262,23 +264,21 @@ def test_a_pipe_in_place_of_its_status_or_its_lock_is_the_status_of_a_run(tmp_pa
         assert f"{file} is" in str(status.error) and "not a regular file" in str(status.error)
 
 
-def test_more_nested_folders_than_recursive_functions_can_visit_are_an_error(
-    small_run: SmallRun,
-) -> None:
+def test_too_many_nested_folders_in_a_run_are_an_error(small_run: SmallRun) -> None:
     run = small_run()
     run.path.joinpath(*60 * ["a"]).mkdir(parents=True)
     with pytest.raises(RunError, match="more than 50 nested folders; delete them"):
         run.config()
 
 
-def test_an_error_with_terminal_codes_is_shown_without_them(tmp_path: Path) -> None:
+def test_terminal_escape_codes_are_removed_from_the_error_of_a_run(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     Status(state="failed", error="\x1b]0;title\x07 bad").write(run.status_file)
     assert run.status().error == " ]0;title  bad"
 
 
 def timing(key: str, value: str) -> str:
-    """Return a line of timing.jsonl with another value, as JSON."""
+    """Return a line of timing.jsonl in which `key` has `value`, a JSON text."""
     values = dict.fromkeys(("step", "seconds", "tokens_per_second", "memory_mb"), "1")
     items = [f'"{name}": {number}' for name, number in {**values, key: value}.items()]
     return f"{{{', '.join(items)}}}\n"
@@ -386,15 +386,15 @@ def test_an_evaluation_row_with_an_impossible_value_is_an_error(
         run.rows()
 
 
-def test_the_training_log_of_another_training_is_not_taken_for_that_of_the_run(
+def test_a_training_log_that_does_not_match_the_run_is_an_error(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, folder = finished.status(), f"outputs_dir={finished.path.parents[1]}"
-    timing = finished.timing_file.read_text()
-    finished.timing_file.write_text(timing.replace('per_second": ', 'per_second": 9'))
+    timing_log = finished.timing_file.read_text()
+    finished.timing_file.write_text(timing_log.replace('per_second": ', 'per_second": 9'))
     assert main(["report", "name=scratch", folder]) == 1
     assert "timing.jsonl is not the log of this run" in capsys.readouterr().err
-    finished.timing_file.write_text(timing)
+    finished.timing_file.write_text(timing_log)
     rows = finished.metrics()
     rows[0]["loss"] += 1e-9
     finished.metrics_file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

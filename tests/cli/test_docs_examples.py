@@ -21,7 +21,7 @@ SHORT = ["tokens=1920", "batch_tokens=192", "ngram_order=null"]
 
 
 def sections(page: str) -> dict[str, str]:
-    """Map the heading of each section of a page that contains a file to the section's text."""
+    """Return the text of each section of a page that contains a file, by the section's heading."""
     texts = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)[1:]
     return {text.partition("\n")[0]: text for text in texts if FILE.search(text)}
 
@@ -56,7 +56,7 @@ def trained(
 
 
 @pytest.mark.parametrize(
-    ("trained", "key", "targets"),
+    ("trained", "key", "expected"),
     [
         (
             "An encoding",
@@ -78,9 +78,9 @@ def trained(
     indirect=["trained"],
 )
 def test_an_example_runs_as_written(
-    trained: list[RunDirectory], key: str, targets: set[str]
+    trained: list[RunDirectory], key: str, expected: set[str]
 ) -> None:
-    assert {OmegaConf.select(run.config(), key) for run in trained} == targets
+    assert {OmegaConf.select(run.config(), key) for run in trained} == expected
     for run in trained:
         assert len(run.metrics()) == 10 and run.rows()
 

@@ -1,4 +1,4 @@
-"""Flags: `--version`, `--cfg`, and the alternatives to Hydra flags that posenc does not support."""
+"""Flags: `--version`, `--cfg`, and the alternatives to flags that posenc does not support."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_hydras_own_settings_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize("flag", [*OTHER_FLAGS, "-cn", "-sc", "-i"])
-def test_the_error_for_another_hydra_flag_names_the_alternative(flag: str) -> None:
+def test_the_error_for_an_unsupported_flag_names_the_alternative(flag: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse("train", [f"{flag}=value"])
     assert OTHER_FLAGS[SHORT_FLAGS.get(flag, flag)] in str(error.value)

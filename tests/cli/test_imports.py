@@ -25,9 +25,9 @@ import pytest
     ],
 )
 def test_help_and_list_import_no_torch(command: list[str]) -> None:
-    done = _run_without(["torch", "pytorch_lightning", "wandb", "hydra"], command)
-    assert done.returncode == 0, done.stderr
-    assert "posenc" in done.stdout or "encoding" in done.stdout
+    result = _run_without(["torch", "pytorch_lightning", "wandb", "hydra"], command)
+    assert result.returncode == 0, result.stderr
+    assert "posenc" in result.stdout or "encoding" in result.stdout
 
 
 def test_planning_imports_no_lightning() -> None:
@@ -62,9 +62,10 @@ for command in %s:
         ["status", "exprimnt=x"],
         ["sync", "exprimnt=x"],
     ]
-    done = subprocess.run([sys.executable, "-c", code % mistyped], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("unknown key") + done.stderr.count("has no such key") == 12
+    result = subprocess.run([sys.executable, "-c", code % mistyped], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    # The other four commands have a mistyped value.
+    assert result.stderr.count("unknown key") + result.stderr.count("has no such key") == 12
 
 
 def _run_without(modules: list[str], command: list[str]) -> subprocess.CompletedProcess[str]:

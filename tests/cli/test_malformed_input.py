@@ -114,7 +114,7 @@ def run_malformed(capsys: pytest.CaptureFixture[str]) -> RunMalformed:
 @pytest.mark.slow
 @SETTINGS
 @given(drawn=st.lists(WORDS, min_size=1, max_size=3))
-def test_malformed_command_lines(
+def test_a_malformed_command_line_gets_one_message(
     drawn: list[str], small_job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A command line that happens to be valid prints its configuration."""
@@ -139,7 +139,7 @@ def test_a_command_line_is_valid_or_has_a_short_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Jobs are validated as before training."""
+    """The jobs are validated as `posenc train` validates them before training."""
     monkeypatch.chdir(tmp_path)
     try:
         for job_overrides in islice(sweep_jobs("train", [*small_job, *drawn], []), 3):
@@ -196,10 +196,10 @@ LINES = st.sampled_from(
 @pytest.mark.slow
 @settings(SETTINGS, max_examples=40)
 @given(lines=st.lists(LINES, min_size=1, max_size=2), keep=st.floats(0.0, 1.0))
-def test_malformed_configs_of_runs(
+def test_a_malformed_config_of_a_run_gets_one_message(
     lines: list[str], keep: float, finished: RunDirectory, run_malformed: RunMalformed
 ) -> None:
-    """The lines follow the part of the file that is kept."""
+    """The malformed lines follow the part of the file that is kept."""
     valid = finished.config_file.read_text()
     rows, before = valid.splitlines(), finished.evaluation_file.read_bytes()
     try:
@@ -216,7 +216,7 @@ def test_malformed_configs_of_runs(
 @given(edits=EDITS)
 @example(edits=[(0.0, b"c")])
 @example(edits=[(0.0, b"e")])
-def test_malformed_checkpoints(
+def test_a_malformed_checkpoint_gets_one_message_or_is_evaluated(
     edits: list[tuple[float, bytes]],
     finished: RunDirectory,
     run_malformed: RunMalformed,
@@ -254,7 +254,7 @@ def test_malformed_checkpoints(
     ),
     name=st.sampled_from(["a.txt", "a.jsonl", "a.parquet", "a.npy", "a.json"]),
 )
-def test_malformed_data_files(
+def test_a_malformed_data_file_gets_one_message(
     content: bytes, name: str, small_job: list[str], tmp_path: Path, run_malformed: RunMalformed
 ) -> None:
     file = tmp_path / name

@@ -98,9 +98,9 @@ def list_keys(node: Any) -> list[Any]:
 
 
 def replace_files(run: Path, source: Path, file: Path, *, tree: bool) -> None:
-    """Replace a file of the run, or the whole run, by the same files of another directory.
+    """Replace a file of the run, or the whole run, with the same files of another directory.
 
-    In place of a checkpoint, the run gets all checkpoints of the other directory.
+    If `file` is a checkpoint, all checkpoints are replaced.
     """
     if not tree and not file.is_relative_to(run):
         return

@@ -21,7 +21,7 @@ from posenc.training.checkpoint import list_checkpoints, save_checkpoint
 SmallRun = Callable[..., RunDirectory]
 
 
-def test_a_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None:
+def test_a_status_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None:
     run = small_run()
     run.status_file.write_text('{"state": "finished", "colour": "red"}')
     assert run.status() == Status(state="finished")
@@ -42,7 +42,7 @@ def test_a_run_with_a_kernel_that_this_device_lacks_is_evaluated_with_another(
     assert main(["inspect", f"run={finished.path}", "windows=1", "lengths=[]"]) == 0
 
 
-def test_a_run_of_an_earlier_version_has_no_digest_of_its_training_log(
+def test_a_run_of_an_earlier_version_resumes_without_a_digest_of_its_training_log(
     finished: RunDirectory,
 ) -> None:
     status = finished.status().replace(metrics_digest=None)
@@ -72,7 +72,7 @@ def test_a_resumed_run_uses_the_kernel_of_the_new_command(
     assert "Traceback" not in caplog.text
 
 
-def test_a_run_resumes_with_a_setting_that_another_version_added_or_lacked(
+def test_a_run_resumes_with_the_resolved_settings_of_another_version(
     finished: RunDirectory,
 ) -> None:
     status = finished.status()
@@ -93,7 +93,7 @@ def test_keys_of_a_later_version_are_ignored(tmp_path: Path) -> None:
     assert Status.read(run.status_file).state == "finished"
 
 
-def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+def test_a_run_of_version_0_1_is_refused(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.config_file.write_text("encoding: {}\nfrozen: {hash: f00d, posenc: 0.1.0}\n")
     with pytest.raises(RunError, match="created by an earlier version of posenc"):

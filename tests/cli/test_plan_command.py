@@ -32,14 +32,14 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
     assert main([*words, "machine.utilization=0.6", "precision=bf16"]) == 0
     table = " ".join(capsys.readouterr().out.split())
     assert "4 runs" in table and "% of it for evaluation" in table
-    assert "encoding L seed params memory FLOPs training eval" in table  # in one piece
+    assert "encoding L seed params memory FLOPs training eval" in table  # the table is not split
     non_embedding = estimates["runs"][0]["non_embedding_parameters"]
     assert f"non-embedding parameters: {non_embedding / 1e3:.3g}k" in table
     assert "evaluation is approximate until the data is prepared" in table
     assert "at 5.9e14 FLOP/s" in table and "vocabulary: 257 tokens" in table
 
 
-def test_labels_have_the_settings_in_which_runs_differ(
+def test_labels_name_the_settings_that_differ_between_runs(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["plan", *small_job, "encoding=rope", "encoding.spectrum.base=1e4,5e5", "machine=h100"]
@@ -51,7 +51,7 @@ def test_labels_have_the_settings_in_which_runs_differ(
     assert all(f"{run['label']} {run['train_length']} 1" in table for run in runs)
 
 
-def test_concurrent_runs_of_this_machine_are_those_of_the_launcher(
+def test_the_launcher_sets_the_number_of_concurrent_runs_on_this_machine(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for jobs in (1, 3):
@@ -71,18 +71,18 @@ def test_the_choice_of_compile_is_shown_with_its_reason(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = [*small_job, "compile=auto"]
-    words = [word for word in job if word != "trainer=cpu"]
-    long = ["tokens=192000", "machine=h100"]
+    any_device = [word for word in job if word != "trainer=cpu"]
+    long_on_h100 = ["tokens=192000", "machine=h100"]
     assert main(["plan", *job, "machine.seconds=0.01"]) == 0
     assert "torch.compile: no (saves little in float32 on a CPU)" in capsys.readouterr().out
-    assert main(["plan", *words, *long]) == 0
+    assert main(["plan", *any_device, *long_on_h100]) == 0
     assert "torch.compile: yes (float32 on a GPU)" in capsys.readouterr().out
     assert main(["plan", *small_job, "machine=h100", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert (run["compile"], run["compile_reason"]) == (False, "requested")
-    assert main(["plan", *words, "machine=h100", "train_length=24,48"]) == 0
+    assert main(["plan", *any_device, "machine=h100", "train_length=24,48"]) == 0
     assert "torch.compile: no (fewer than 1000 steps)" in capsys.readouterr().out
-    assert main(["plan", *words, *long, "batch_tokens=192,384"]) == 0
+    assert main(["plan", *any_device, *long_on_h100, "batch_tokens=192,384"]) == 0
     choices = " ".join(capsys.readouterr().out.split())
     assert "yes (float32 on a GPU) for 1 run, no (fewer than 1000 steps) for 1 run" in choices
 

@@ -34,7 +34,6 @@ def test_the_example_runs_as_written(tmp_path: Path, small_job: list[str]) -> No
     )
     assert result.returncode == 0, result.stderr
     runs = list_runs(tmp_path / "outputs" / "scratch")
-    assert [run.config().encoding.rate for run in runs] != [0.5] * 3
     assert {run.config().encoding.rate for run in runs} == {0.25, 0.5, 1}
     assert all(run.status().state == "finished" for run in runs)
     losses = {row["loss"] for run in runs for row in run.rows() if row["length"] == 24}

@@ -1,4 +1,4 @@
-"""Runs are named by a unique prefix, or selected from an experiment by filters."""
+"""Runs are selected by a unique prefix of their name, or from an experiment by filters."""
 
 import json
 import shutil
@@ -26,18 +26,18 @@ def runs(
 ) -> list[RunDirectory]:
     """Finished runs: rope with seeds 1 and 2, and alibi with seed 1."""
     monkeypatch.chdir(tmp_path)
-    others = [word for word in small_job if not word.startswith("outputs_dir=")]
+    overrides = [word for word in small_job if not word.startswith("outputs_dir=")]
     pairs = [("rope", 1), ("rope", 2), ("alibi", 1)]
-    jobs = [[*others, f"encoding={name}", f"seed={seed}"] for name, seed in pairs]
+    jobs = [[*overrides, f"encoding={name}", f"seed={seed}"] for name, seed in pairs]
     runs = [job.run for job in plan(jobs, [], "posenc train", print)]
     for run in runs:
         Status(state="finished").write(run.status_file)
     return runs
 
 
-@pytest.mark.parametrize("form", ["alibi", "scratch/alibi", "outputs/scratch/alibi-L"])
-def test_a_run_is_found_by_a_unique_prefix(runs: list[RunDirectory], form: str) -> None:
-    assert find_run(form).path.resolve() == runs[2].path.resolve()
+@pytest.mark.parametrize("prefix", ["alibi", "scratch/alibi", "outputs/scratch/alibi-L"])
+def test_a_run_is_found_by_a_unique_prefix(runs: list[RunDirectory], prefix: str) -> None:
+    assert find_run(prefix).path.resolve() == runs[2].path.resolve()
 
 
 def test_a_prefix_of_several_runs_is_an_error_that_lists_them(runs: list[RunDirectory]) -> None:
@@ -86,7 +86,7 @@ def test_a_prefix_is_searched_in_the_experiment_if_one_is_set(
     for words, message in (
         (["name=other", "run=rope"], "run=rope matches 2 runs (rope-L"),
         (["name=other", "run=t5"], "run=t5: no run of outputs/other has this prefix (its runs: a"),
-        (["name=other", "run=alibi", "seed=1"], "run selects runs by their names; omit seed"),
+        (["name=other", "run=alibi", "seed=1"], "run cannot be combined with filters; omit seed"),
         (["name=another", "run=alibi"], "outputs/another does not exist"),
     ):
         for command in ("report", "evaluate", "inspect", "status"):
@@ -112,10 +112,10 @@ def test_inspect_takes_a_run_of_an_experiment(
     "words",
     [
         ["name=elsewhere", "encoding=rope", "seed=2"],  # this folder has no runs
-        ["name=scratch", "encoding=rope", "model.width=64"],  # which no run is selected by
+        ["name=scratch", "encoding=rope", "model.width=64"],  # model.width is not a filter
     ],
 )
-def test_inspect_writes_untrained_encodings_to_the_folder_of_a_name(
+def test_inspect_analyses_an_untrained_encoding_if_no_run_is_selected(
     runs: list[RunDirectory], words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", *words, "--cfg"]) == 0
@@ -169,7 +169,7 @@ def test_status_shows_a_run_by_a_prefix_of_its_name(
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == [runs[2].name]
     capsys.readouterr()
     assert main(["status", "run=alibi", "seed=1"]) == 2
-    assert "run selects runs by their names; omit seed" in capsys.readouterr().err
+    assert "run cannot be combined with filters; omit seed" in capsys.readouterr().err
     assert main(["status", "run=alibi,rope"]) == 2
 
 

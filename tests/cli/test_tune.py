@@ -80,7 +80,7 @@ def test_the_same_command_retrains_nothing_and_more_trials_continue_the_search(
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "part"),
     [
         (["encoding=alibi"], "interval"),
         ([INTERVAL, "trials=0"], "trials=0"),
@@ -93,10 +93,10 @@ def test_an_invalid_search_is_an_error_and_nothing_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     words: list[str],
-    named: str,
+    part: str,
 ) -> None:
     assert main(["tune", *small_job, "name=search", *words]) == 2
-    assert named in capsys.readouterr().err
+    assert part in capsys.readouterr().err
     assert not list(tmp_path.rglob("search"))
 
 

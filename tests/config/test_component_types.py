@@ -1,4 +1,4 @@
-"""Which callables of posenc and of libraries each config group may use."""
+"""Each config group may use only callables of its own kind, from posenc and from libraries."""
 
 import importlib
 import pkgutil
@@ -58,7 +58,7 @@ def library_callables(group: str) -> dict[str, Any]:
     modules = [package]
     if hasattr(module, "__path__"):
         submodules = pkgutil.walk_packages(module.__path__, f"{package}.")
-        modules += [found.name for found in submodules]
+        modules += [submodule.name for submodule in submodules]
     return {
         f"{name}.{key}": value
         for name in modules

@@ -24,12 +24,12 @@ def test_a_parameter_inside_a_nested_component_can_be_overridden() -> None:
     assert config.encoding.spectrum.base == 5e5
 
 
-def test_a_composition_is_a_copy_and_follows_changes_of_its_files(
+def test_a_composition_is_a_copy_and_is_repeated_when_a_file_changes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     conf = tmp_path / "conf"
     shutil.copytree(conf_dir(), conf)
-    (conf / "encoding" / ".#rope.yaml").symlink_to("nowhere")  # the lock of an open editor
+    (conf / "encoding" / ".#rope.yaml").symlink_to("nowhere")  # an editor's lock file
     monkeypatch.setattr("posenc.config.compose.conf_dir", lambda: conf)
     compose("train", ["encoding=rope"]).encoding.spectrum.base = 5
     assert compose("train", ["encoding=rope"]).encoding.spectrum.base == 10_000
@@ -52,7 +52,7 @@ def test_the_nearest_keys_are_those_of_the_command() -> None:
 
 
 @pytest.mark.parametrize("key", ["lengths", "offsets", "factors"])
-def test_giving_one_length_key_resets_the_other_two(key: str) -> None:
+def test_setting_one_length_key_resets_the_other_two(key: str) -> None:
     config = compose("train", ["experiment=alibi_extrapolation", f"evaluation.{key}=[600]"])
     for other in ("lengths", "offsets", "factors"):
         assert config.evaluation[other] == ([600] if other == key else None)
@@ -101,7 +101,9 @@ def test_config_dirs_are_searched_too(tmp_path: Path) -> None:
         ("defaults:\n  - mine\n", "includes the file itself"),
     ],
 )
-def test_an_experiment_that_cannot_be_composed(tmp_path: Path, text: str, message: str) -> None:
+def test_an_experiment_that_cannot_be_composed_is_an_error(
+    tmp_path: Path, text: str, message: str
+) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):

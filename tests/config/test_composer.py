@@ -23,7 +23,7 @@ JOBS = [
 ]
 
 
-def plain(config: Any) -> str:
+def to_json(config: Any) -> str:
     values: Any = OmegaConf.to_container(config)
     values.pop("hydra", None)
     return json.dumps(values)
@@ -35,7 +35,7 @@ def test_shared_compositions_equal_hydras_own() -> None:
     for job in [*JOBS, *JOBS]:
         expected = compose("train", job, with_hydra=True)
         config, choices = composer.compose(job)
-        assert plain(config) == plain(expected)
+        assert to_json(config) == to_json(expected)
         assert choices == dict(expected.hydra.runtime.choices)
         config.name = "changed"  # must not change the next composition
 

@@ -21,8 +21,8 @@ def as_dicts(jobs: list[list[str]]) -> list[dict[str, str]]:
 
 
 def test_without_a_sweep_there_is_one_job_with_the_overrides_unchanged() -> None:
-    line = ["encoding=alibi", "+new='a, b'", "~old", "evaluation.lengths=[64,128]", "x.y=1e-3"]
-    assert expand(None, line) == [line]
+    overrides = ["encoding=alibi", "+new='a, b'", "~old", "evaluation.lengths=[64,128]", "x.y=1e-3"]
+    assert expand(None, overrides) == [overrides]
     assert expand([], []) == [[]]
 
 
@@ -49,7 +49,9 @@ def test_commas_make_a_product() -> None:
         ("k=1.0,1,1e0", ["1.0"]),
     ],
 )
-def test_the_values_of_a_sweep_override(override: str, values: list[str]) -> None:
+def test_a_sweep_override_makes_one_job_per_distinct_value(
+    override: str, values: list[str]
+) -> None:
     assert expand(None, [override]) == [[f"k={value}"] for value in values]
 
 
@@ -163,9 +165,9 @@ def test_a_number_and_a_string_are_different_values() -> None:
 
 @given(st.sampled_from(["nope", "alibi", "rope", "t5"]), st.sampled_from([512, 1024, 128]))
 def test_every_job_has_the_overrides_of_the_command_line(encoding: str, length: int) -> None:
-    line = [f"encoding={encoding}", f"train_length={length}"]
-    jobs = expand(GRIDS, line)
-    assert jobs and all(set(line) <= set(job) for job in jobs)
+    overrides = [f"encoding={encoding}", f"train_length={length}"]
+    jobs = expand(GRIDS, overrides)
+    assert jobs and all(set(overrides) <= set(job) for job in jobs)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_a_size_that_the_experiment_lacks_is_an_error() -> None:
         expand_config(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]
 
 
-def test_an_experiment_without_sizes_has_the_default_size_only() -> None:
+def test_an_experiment_without_sizes_has_only_the_default_size() -> None:
     config = OmegaConf.create({"size": "laptop", "sizes": None, "grids": None})
     assert expand_config(config, ["seed=1"]) == [["seed=1"]]
     with pytest.raises(ConfigError, match="size=paper"):

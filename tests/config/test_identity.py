@@ -1,4 +1,4 @@
-"""Which settings change the hash that names a run."""
+"""The hash in a run's name depends on every setting that can change results, and on no other."""
 
 import importlib
 import linecache
@@ -96,7 +96,7 @@ TARGETS = (
 
 @pytest.fixture
 def user_code_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Return a function that writes the bodies of the user's code and returns the hash."""
+    """Writes user code with the given class and function bodies, and returns the run's hash."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def compute(*bodies: str, targets: Sequence[str] = TARGETS) -> str:

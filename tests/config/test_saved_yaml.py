@@ -87,9 +87,7 @@ def test_yaml_that_planning_never_writes_is_an_error(text: str) -> None:
         ("a:\nb\n", None),
     ],
 )
-def test_sections_that_are_read_once_mean_what_they_mean_in_the_whole_text(
-    text: str, expected: Any
-) -> None:
+def test_reading_a_text_by_sections_does_not_change_its_meaning(text: str, expected: Any) -> None:
     if expected is None:
         with pytest.raises(yaml.YAMLError):
             load_yaml(text)

@@ -78,7 +78,7 @@ def test_evaluation_lengths_are_sorted_and_distinct(override: str, lengths: list
     assert evaluation_lengths(config(override)) == lengths
 
 
-def test_training_steps_of_a_token_budget() -> None:
+def test_a_token_budget_is_converted_to_training_steps() -> None:
     steps = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
     assert steps == TrainingSteps(total=244, sequences=16, micro_sequences=4)
     assert steps.accumulation_steps == 4
@@ -95,6 +95,12 @@ def test_training_steps_of_a_token_budget() -> None:
 def test_batch_sizes_that_do_not_divide_are_rejected(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         training_steps(config(*overrides))
+
+
+def test_an_indivisible_micro_batch_that_was_found_on_the_device_is_named_in_the_error() -> None:
+    composed = config("batch_tokens=1536")
+    with pytest.raises(ConfigError, match=r"micro_batch_tokens=512 .* use a divisor of 768"):
+        training_steps(composed, devices=2, micro_batch_tokens=512)
 
 
 def test_whole_floats_become_integers() -> None:

@@ -1,4 +1,4 @@
-"""YAML files of `--config-dir` that would exhaust memory, or are not read, are errors."""
+"""YAML files of `--config-dir` that cannot be read or would exhaust memory are errors."""
 
 import os
 from collections.abc import Callable
@@ -30,7 +30,7 @@ CHAIN = [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 100)]
         ("title: caf\xe9", "not UTF-8 at byte 10"),
     ],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "experiment" / "mine.yaml"
     file.parent.mkdir()
     file.write_text(text, encoding="latin-1")
@@ -58,7 +58,7 @@ COPIES = [f"  a{i}: {{x: '${{..a{i - 1}}}', y: '${{..a{i - 1}}}'}}\n" for i in r
         ("debug: {overrides: [5]}\n", "debug.overrides=.5. must be a list of strings"),
     ],
 )
-def test_an_experiment_that_cannot_be_composed_is_an_error_and_not_waited_for(
+def test_an_experiment_that_cannot_be_composed_is_an_error_and_does_not_hang(
     tmp_path: Path, text: str, message: str
 ) -> None:
     """A file can include others in groups that posenc does not have."""
@@ -80,7 +80,7 @@ def test_files_with_aliases_and_empty_files_are_accepted(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("missing")])
-def test_what_is_not_a_file_is_an_error_and_not_waited_for(
+def test_an_entry_that_is_not_a_regular_file_is_an_error_and_does_not_block(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     (tmp_path / "encoding").mkdir()
@@ -89,7 +89,7 @@ def test_what_is_not_a_file_is_an_error_and_not_waited_for(
         check_config_dir(tmp_path)
 
 
-def test_a_file_that_posencs_own_would_replace_is_an_error(tmp_path: Path) -> None:
+def test_a_different_file_with_the_name_of_one_of_posencs_is_an_error(tmp_path: Path) -> None:
     rope = conf_dir() / "encoding" / "rope.yaml"
     (tmp_path / "encoding").mkdir()
     copy = tmp_path / "encoding" / "rope.yaml"

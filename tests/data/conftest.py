@@ -9,19 +9,19 @@ from posenc.data.corpus import Corpus, json_digest
 
 
 class ListCorpus(Corpus):
-    """Documents from memory; counts how often a split is read."""
+    """Documents in memory; counts how often a split is read."""
 
     name = "lists"
 
     def __init__(self, **documents: list[str]) -> None:
         self.lists = documents
-        self.readings = 0
+        self.num_reads = 0
 
     def splits(self) -> tuple[str, ...]:
         return tuple(split for split in SPLITS if split in self.lists)
 
     def documents(self, split: str) -> Iterator[str]:
-        self.readings += 1
+        self.num_reads += 1
         yield from self.lists[split]
 
     def split_digest(self, split: str) -> str:
@@ -30,5 +30,5 @@ class ListCorpus(Corpus):
 
 @pytest.fixture
 def list_corpus() -> Callable[..., ListCorpus]:
-    """Return a corpus of lists of documents, one per split."""
+    """The class of a corpus in memory, which takes a list of documents per split."""
     return ListCorpus

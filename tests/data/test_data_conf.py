@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
-from tokenizers import Tokenizer as Model
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models
 
 from posenc.config.components import build
@@ -25,7 +25,7 @@ def required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[
     """The parameters that have no usable default, by option."""
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("a")
-    Model(models.WordLevel({"<|endoftext|>": 0})).save("tokenizer.json")
+    HuggingFaceTokenizer(models.WordLevel({"<|endoftext|>": 0})).save("tokenizer.json")
     return {
         "text": {"test": ["a.txt"]},
         "hub": {"path": "owner/name", "revision": "0" * 40},

@@ -1,4 +1,4 @@
-"""Corpora of the Hugging Face Hub, read from a local cache in its layout, without a network."""
+"""Corpora of the Hugging Face Hub, read offline from a local cache in the Hub's layout."""
 
 import json
 import os
@@ -25,7 +25,7 @@ configs:
   - {split: validation, path: wikitext-103-v1/validation-*}
 ---
 """
-# The library reads its environment when it is imported, hence a separate process.
+# `datasets` reads environment variables when it is imported, hence a separate process.
 SCRIPT = """
 import json, sys, time
 from pathlib import Path
@@ -56,11 +56,11 @@ PARAMETERS: dict[str, Any] = {
 def _prepare(home: Path, **parameters: Any) -> dict:
     environment = os.environ | {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:1"}
     command = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(PARAMETERS | parameters)]
-    run = subprocess.run(
+    result = subprocess.run(
         [*command, str(home / "prepared")], env=environment, capture_output=True, text=True
     )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 def _cache(home: Path, **splits: list[str]) -> None:
@@ -166,7 +166,7 @@ def test_an_invalid_regular_expression_is_an_error() -> None:
         HubCorpus(**(PARAMETERS | {"document_start": "("}))
 
 
-def test_the_digest_of_a_whole_dataset_is_that_of_earlier_versions() -> None:
+def test_the_digest_of_a_whole_dataset_is_the_same_as_in_earlier_versions() -> None:
     values = [PARAMETERS[key] for key in ("path", "name", "revision", "column", "document_start")]
     assert HubCorpus(**PARAMETERS).digest() == json_digest(values)
 

@@ -34,7 +34,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def corpus(install: Install, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], PackagesCorpus]:
-    """The source of first-dep, second-dep and third-dep, of which the last is held out."""
+    """Makes a corpus of the source of first-dep, second-dep and third-dep; the last is held out."""
     install("app-under-test", {}, ("first-dep>=1", "second_dep", "absent; extra == 'docs'"))
     install("first-dep", {"a.py": source("a"), "tests/t.py": source("t"), "notes.txt": "text"})
     install("second-dep", {"b.py": source("b"), "copy_of_c.py": source("c")}, ("third-dep",))
@@ -92,7 +92,7 @@ def test_a_held_out_package_must_be_required(corpus: object) -> None:
         list(PackagesCorpus(["missing-dep"], [], 0.7).documents("validation"))
 
 
-def test_the_overlap_is_a_fraction() -> None:
+def test_an_overlap_above_1_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"max_overlap=1\.5"):
         PackagesCorpus([], [], 1.5)
 

@@ -47,7 +47,8 @@ print("tokens", len(data.token_array("train").tokens), flush=True)
 """
 
 
-def _silent(line: str) -> None:
+def _report(line: str) -> None:
+    """Discard a progress message, which must be a single line."""
     assert "\n" not in line
 
 
@@ -63,7 +64,7 @@ def _read_until(process: subprocess.Popen[str], start: str) -> None:
 
 def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(test=["é b\n c"], train=["ab", "c  d"])
-    data = prepare(corpus, ByteTokenizer(), tmp_path, _silent)
+    data = prepare(corpus, ByteTokenizer(), tmp_path, _report)
     assert (data.name, data.splits, data.vocab_size) == ("lists", ("train", "test"), 257)
     train, test = data.token_array("train"), data.token_array("test")
     assert bytes(min(id, 255) for id in train.tokens) == b"ab\xffc  d\xff"
@@ -77,25 +78,25 @@ def test_splits_are_encoded_and_counted(list_corpus: Make, tmp_path: Path) -> No
 
 def test_large_vocabularies_use_uint32_tokens(list_corpus: Make, tmp_path: Path) -> None:
     words = [*(f"w{number}" for number in range(70_000)), "<unk>", "<eos>"]
-    data = prepare(list_corpus(test=["w69999"]), WordTokenizer(words), tmp_path, _silent)
+    data = prepare(list_corpus(test=["w69999"]), WordTokenizer(words), tmp_path, _report)
     assert data.token_array("test").tokens.tolist() == [69_999, 70_001]
     assert data.token_array("test").tokens.dtype == np.uint32
 
 
 def test_a_tokenizer_is_trained_on_the_train_split(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(train=["b b a"], validation=["a c"])
-    data = prepare(corpus, WordTrainer(), tmp_path, _silent)
+    data = prepare(corpus, WordTrainer(), tmp_path, _report)
     assert data.tokenizer.state() == {"words": ["b", "<eos>", "a", "<unk>"]}
     assert data.token_array("validation").tokens.tolist() == [2, 3, 1]
 
 
 def test_a_prepared_corpus_is_not_read_again(list_corpus: Make, tmp_path: Path) -> None:
     corpus = list_corpus(train=["a"])
-    first = prepare(corpus, WordTrainer(), tmp_path, _silent)
-    read, written = corpus.readings, sorted(tmp_path.rglob("*"))
+    first = prepare(corpus, WordTrainer(), tmp_path, _report)
+    num_reads, written = corpus.num_reads, sorted(tmp_path.rglob("*"))
     reports: list[str] = []
     second = prepare(corpus, WordTrainer(), tmp_path, reports.append)
-    assert (corpus.readings, sorted(tmp_path.rglob("*")), reports) == (read, written, [])
+    assert (corpus.num_reads, sorted(tmp_path.rglob("*")), reports) == (num_reads, written, [])
     assert second.folder == first.folder
 
 
@@ -163,7 +164,7 @@ def _shrink_the_vocabulary(folder: Path) -> None:
     _change_meta(folder, vocab_size=5, sha256={})
 
 
-def _list_a_sparse_file(folder: Path) -> None:
+def _make_the_tokenizer_sparse(folder: Path) -> None:
     (folder / "tokenizer.json").write_text("{}")
     os.truncate(folder / "tokenizer.json", 10**12)
 
@@ -180,7 +181,7 @@ def _list_a_file_elsewhere(folder: Path) -> None:
     _change_meta(folder, sha256={"../elsewhere": "0" * 64})
 
 
-def _list_digests_that_are_no_strings(folder: Path) -> None:
+def _list_files_without_digests(folder: Path) -> None:
     _change_meta(folder, sha256=["train.bin"])
 
 
@@ -190,7 +191,7 @@ def _make_meta_sparse(folder: Path) -> None:
 
 def test_the_folder_of_another_corpus_is_not_used(list_corpus: Make, tmp_path: Path) -> None:
     def prepared(text: str) -> TokenizedData:
-        return prepare(list_corpus(train=[text]), ByteTokenizer(), tmp_path, _silent)
+        return prepare(list_corpus(train=[text]), ByteTokenizer(), tmp_path, _report)
 
     folder, other = prepared("some text").folder, prepared("other text").folder
     shutil.rmtree(folder)
@@ -215,10 +216,10 @@ def test_the_folder_of_another_corpus_is_not_used(list_corpus: Make, tmp_path: P
         _name_the_end_of_text,
         _drop_the_counts,
         _shrink_the_vocabulary,
-        _list_a_sparse_file,
+        _make_the_tokenizer_sparse,
         _make_the_tokens_sparse,
         _list_a_file_elsewhere,
-        _list_digests_that_are_no_strings,
+        _list_files_without_digests,
         _make_meta_sparse,
     ],
 )
@@ -226,7 +227,7 @@ def test_a_corrupt_corpus_is_named_with_the_remedy(
     list_corpus: Make, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     def prepared() -> TokenizedData:
-        return prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent)
+        return prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report)
 
     folder = prepared().folder
     damage(folder)
@@ -237,10 +238,10 @@ def test_a_corrupt_corpus_is_named_with_the_remedy(
     assert prepared().token_array("train").bytes == 9
 
 
-def test_a_record_of_verified_files_that_is_a_pipe_is_not_waited_for(
+def test_a_named_pipe_in_place_of_the_verification_record_is_replaced(
     list_corpus: Make, tmp_path: Path
 ) -> None:
-    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report).folder
     (record,) = folder.glob(".verified-*.json")
     record.unlink()
     os.mkfifo(record)
@@ -251,7 +252,7 @@ def test_a_record_of_verified_files_that_is_a_pipe_is_not_waited_for(
 def test_contents_are_verified_once_and_after_a_change(
     list_corpus: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report).folder
     verified: list[str] = []
     digest = prepared_files._digest
     monkeypatch.setattr(
@@ -267,7 +268,7 @@ def test_contents_are_verified_once_and_after_a_change(
 def test_a_change_that_keeps_size_and_modification_time_is_detected(
     list_corpus: Make, tmp_path: Path
 ) -> None:
-    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent).folder
+    folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report).folder
     TokenizedData(folder)
     before = (folder / "train.bin").stat()
     _change_a_token(folder)
@@ -277,7 +278,7 @@ def test_a_change_that_keeps_size_and_modification_time_is_detected(
 
 
 def test_a_corpus_without_digests_is_still_readable(list_corpus: Make, tmp_path: Path) -> None:
-    data = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _silent)
+    data = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report)
     _change_meta(data.folder, sha256={})
     assert len(TokenizedData(data.folder).token_array("train").tokens) == 10
     _truncate(data.folder)
@@ -310,7 +311,7 @@ def test_the_fingerprint_changes_with_corpus_and_tokenizer(list_corpus: Make) ->
 
 def test_an_empty_split_is_an_error_and_leaves_nothing(list_corpus: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the test split of 'lists' is empty"):
-        prepare(list_corpus(train=["a"], test=[]), ByteTokenizer(), tmp_path, _silent)
+        prepare(list_corpus(train=["a"], test=[]), ByteTokenizer(), tmp_path, _report)
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
@@ -318,28 +319,28 @@ def test_an_unreadable_corpus_is_an_error_and_leaves_nothing(tmp_path: Path) -> 
     (tmp_path / "bad.txt").write_bytes(b"a\xff")
     with pytest.raises(ConfigError, match="not UTF-8 at byte 1"):
         prepare(
-            TextCorpus(train=str(tmp_path / "bad.txt")), ByteTokenizer(), tmp_path / "c", _silent
+            TextCorpus(train=str(tmp_path / "bad.txt")), ByteTokenizer(), tmp_path / "c", _report
         )
     assert not (tmp_path / "c").exists()
 
 
 def test_training_a_tokenizer_needs_a_train_split(list_corpus: Make, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has only test; .* data.train"):
-        prepare(list_corpus(test=["a"]), BPETrainer(300, 1000), tmp_path / "c", _silent)
+        prepare(list_corpus(test=["a"]), BPETrainer(300, 1000), tmp_path / "c", _report)
     assert not (tmp_path / "c").exists()
 
 
 def test_an_unknown_split_is_an_error_with_those_available(
     list_corpus: Make, tmp_path: Path
 ) -> None:
-    data = prepare(list_corpus(train=["a"], test=["a"]), ByteTokenizer(), tmp_path, _silent)
+    data = prepare(list_corpus(train=["a"], test=["a"]), ByteTokenizer(), tmp_path, _report)
     with pytest.raises(ConfigError, match=r"'tests'.*\(nearest: test\).*train, test"):
         data.token_array("tests")
 
 
 def test_folders_of_other_programs_are_kept(list_corpus: Make, tmp_path: Path) -> None:
     (tmp_path / ".download.partial").mkdir()
-    prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
+    prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _report)
     assert (tmp_path / ".download.partial").is_dir()
 
 
@@ -349,7 +350,7 @@ def test_a_killed_preparation_leaves_nothing_incomplete(list_corpus: Make, tmp_p
         os.kill(process.pid, signal.SIGKILL)
     assert list(tmp_path.glob(".*.partial"))
     assert list(tmp_path.glob("[!.]*")) == []
-    other = prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
+    other = prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _report)
     assert list(tmp_path.glob(".*.partial")) == []
     with _start(tmp_path) as process:
         process.communicate("\n")
@@ -360,11 +361,11 @@ def test_a_killed_preparation_leaves_nothing_incomplete(list_corpus: Make, tmp_p
 @pytest.mark.slow
 def test_concurrent_processes_prepare_a_corpus_once(list_corpus: Make, tmp_path: Path) -> None:
     with _start(tmp_path) as first, _start_waiting(first, tmp_path) as second:
-        prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _silent)
-        done, _ = first.communicate("\n")
-        same, _ = second.communicate()
-    assert done.endswith("tokens 13\n")
-    assert same == "tokens 13\n"
+        prepare(list_corpus(train=["a"]), ByteTokenizer(), tmp_path, _report)
+        first_output, _ = first.communicate("\n")
+        second_output, _ = second.communicate()
+    assert first_output.endswith("tokens 13\n")
+    assert second_output == "tokens 13\n"
 
 
 def _start_waiting(first: subprocess.Popen[str], cache: Path) -> subprocess.Popen[str]:

@@ -168,14 +168,14 @@ def test_a_language_model_recalls_random_tokens_of_its_vocabulary() -> None:
         assert len(pairs) == 10 and not set(pairs) & set(pairs.values())
         assert answers.sum() == 10 and answers[20:].sum() == 10
         assert all(pairs[sequence[i - 1]] == sequence[i] for i in np.flatnonzero(answers))
-    firsts = [sequence[0] for sequence in tokens.tolist()]
-    assert len(set(firsts)) > 40  # drawn anew for each sequence
+    first_keys = [sequence[0] for sequence in tokens.tolist()]
+    assert len(set(first_keys)) > 40  # drawn anew for each sequence
     with pytest.raises(ConfigError, match=r"only 127 distinct keys; set data\.pair_tokens=16"):
         data.examples("validation", 1024)
 
 
 class ShiftedByteTokenizer(ByteTokenizer):
-    """Bytes with ids from 1 to 256, after the end of text."""
+    """Bytes with ids from 1 to 256, after the end-of-text token 0."""
 
     kind = "shifted"
     eos_id = 0

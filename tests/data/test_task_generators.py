@@ -15,76 +15,76 @@ from posenc.data.tasks.mqar import AssociativeRecall
 from posenc.data.tasks.task import BEGIN, SeededRandom, Task
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
-Words = Sequence[str]
+Symbols = Sequence[str]
 
 
-def split(words: Words) -> tuple[list[str], list[str]]:
-    """Return the words before and after the separator."""
-    separator = list(words).index("=")
-    return list(words[:separator]), list(words[separator + 1 :])
+def split(symbols: Symbols) -> tuple[list[str], list[str]]:
+    """Return the symbols before and after the separator."""
+    separator = list(symbols).index("=")
+    return list(symbols[:separator]), list(symbols[separator + 1 :])
 
 
-def solve_copy(words: Words) -> str:
-    string, answered = split(words)
+def solve_copy(symbols: Symbols) -> str:
+    string, answered = split(symbols)
     return string[len(answered)]
 
 
-def solve_reverse(words: Words) -> str:
-    string, answered = split(words)
+def solve_reverse(symbols: Symbols) -> str:
+    string, answered = split(symbols)
     for _ in answered:
         string.pop()
     return string.pop()
 
 
-def solve_duplicate(words: Words) -> str:
-    string, answered = split(words)
+def solve_duplicate(symbols: Symbols) -> str:
+    string, answered = split(symbols)
     return string[len(answered) % len(string)]
 
 
-def solve_even_pairs(words: Words) -> str:
-    string, _ = split(words)
+def solve_even_pairs(symbols: Symbols) -> str:
+    string, _ = split(symbols)
     pairs = [a + b for a, b in pairwise(string)]
     return "0" if (pairs.count("01") + pairs.count("10")) % 2 == 0 else "1"
 
 
-def solve_missing_duplicate(words: Words) -> str:
-    string, _ = split(words)
+def solve_missing_duplicate(symbols: Symbols) -> str:
+    string, _ = split(symbols)
     half = len(string) // 2
     blank = string.index("_")
     return string[blank + half] if blank < half else string[blank - half]
 
 
-def solve_indirect_indexing(words: Words) -> str:
-    string, (letter, shift) = split(words)
+def solve_indirect_indexing(symbols: Symbols) -> str:
+    string, (letter, shift) = split(symbols)
     assert string.count(letter) == 1
     assert int(shift) != 0 and string.index(letter) + int(shift) >= 0
     return string[string.index(letter) + int(shift)]
 
 
-def solve_flip_flop(words: Words) -> str:
+def solve_flip_flop(symbols: Symbols) -> str:
     bit = ""
-    for instruction, value in zip(words[0:-1:2], words[1::2], strict=True):
+    for instruction, value in zip(symbols[0:-1:2], symbols[1::2], strict=True):
         bit = value if instruction == "w" else bit
-    assert words[-1] == "r"
+    assert symbols[-1] == "r"
     return bit
 
 
-def solve_mqar(words: Words) -> str:
-    values = dict(zip(words[0::2], words[1::2], strict=False))
-    return values[words[-1]]
+def solve_mqar(symbols: Symbols) -> str:
+    values = dict(zip(symbols[0::2], symbols[1::2], strict=False))
+    return values[symbols[-1]]
 
 
-def solve_passkey(words: Words) -> str:
-    """Return the word after the first occurrence of the longest repeated ending (2 to 6 words)."""
+def solve_passkey(symbols: Symbols) -> str:
+    """Return the symbol after the first occurrence of the longest repeated suffix (2 to 6)."""
     for size in range(6, 1, -1):
-        question = list(words[-size:])
-        for start in range(len(words) - size):
-            if list(words[start : start + size]) == question:
-                return words[start + size]
+        question = list(symbols[-size:])
+        for start in range(len(symbols) - size):
+            if list(symbols[start : start + size]) == question:
+                return symbols[start + size]
     raise AssertionError("no marker")
 
 
-SOLVERS: dict[str, Callable[[Words], str]] = {
+SOLVERS: dict[str, Callable[[Symbols], str]] = {
     "task_copy": solve_copy,
     "task_reverse": solve_reverse,
     "task_duplicate": solve_duplicate,
@@ -115,11 +115,11 @@ def test_every_answer_follows_from_the_tokens_before_it(name: str) -> None:
     for size in [*range(1, 13), 40]:
         for number in range(20):
             tokens, scored = task.generate(SeededRandom(number), size)
-            words = [task.symbols[token] for token in tokens]
-            assert len(words) == task.sequence_length(size)
+            symbols = [task.symbols[token] for token in tokens]
+            assert len(symbols) == task.sequence_length(size)
             assert scored.any() and BEGIN not in tokens
             for position in np.flatnonzero(scored):
-                assert SOLVERS[name](words[:position]) == words[position]
+                assert SOLVERS[name](symbols[:position]) == symbols[position]
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -127,7 +127,7 @@ def test_chance_is_the_accuracy_of_guessing_among_the_answers_that_occur(name: s
     task = build_task(name)
     examples = (task.generate(SeededRandom(number), 4) for number in range(1500))
     answers = {int(token) for tokens, scored in examples for token in tokens[scored]}
-    num_impossible = name == "task_indirect_indexing"  # the letter asked about
+    num_impossible = name == "task_indirect_indexing"  # the letter in the question
     assert task.chance == pytest.approx(1 / (len(answers) - num_impossible))
 
 
@@ -146,23 +146,25 @@ def test_only_the_answer_at_the_end_is_scored(name: str) -> None:
 
 
 def test_flip_flop_scores_the_bits_of_reads() -> None:
-    words, scored = generated_words(build_task("task_flip_flop"), 200)
-    assert words[0] == "w" and words[-2] == "r"
-    reads = [position for position, word in enumerate(words) if word == "r"]
+    symbols, scored = generated_symbols(build_task("task_flip_flop"), 200)
+    assert symbols[0] == "w" and symbols[-2] == "r"
+    reads = [position for position, symbol in enumerate(symbols) if symbol == "r"]
     assert reads == (np.flatnonzero(scored) - 1).tolist()
-    ignored = words.count("i") / 199
+    ignored = symbols.count("i") / 199
     assert 0.7 < ignored < 0.9
 
 
 def test_mqar_scores_the_values_of_queries() -> None:
-    words, scored = generated_words(build_task("task_mqar"), 30)
-    queries = [words[i - 1] for i in np.flatnonzero(scored)]
-    assert set(queries) < set(words[0:60:2]) and len(set(words[0:60:2])) == len(queries) == 30
-    blanks = [word for word, answer in zip(words[60:], scored[60:], strict=True) if not answer]
+    symbols, scored = generated_symbols(build_task("task_mqar"), 30)
+    queries = [symbols[i - 1] for i in np.flatnonzero(scored)]
+    assert set(queries) < set(symbols[0:60:2]) and len(set(symbols[0:60:2])) == len(queries) == 30
+    blanks = [
+        symbol for symbol, answer in zip(symbols[60:], scored[60:], strict=True) if not answer
+    ]
     assert blanks.count(".") == len(blanks) - 30
 
 
-def generated_words(task: Task, size: int) -> tuple[list[str], list[bool]]:
+def generated_symbols(task: Task, size: int) -> tuple[list[str], list[bool]]:
     tokens, scored = task.generate(SeededRandom("words"), size)
     return [task.symbols[token] for token in tokens], scored.tolist()
 

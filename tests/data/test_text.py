@@ -96,7 +96,7 @@ def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
     assert corpus.splits() == ("train", "validation")
 
 
-CASES: list[tuple[dict[str, Any], str]] = [
+INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({}, "data.train, data.validation and data.test"),
     ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* cannot be combined with data.test"),
     ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
@@ -118,7 +118,9 @@ CASES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"), CASES, ids=[message[:40] for _, message in CASES]
+    ("parameters", "message"),
+    INVALID_SETTINGS,
+    ids=[message[:40] for _, message in INVALID_SETTINGS],
 )
 def test_invalid_settings_are_reported_before_documents_are_read(
     folder: Path, parameters: dict[str, Any], message: str
@@ -168,7 +170,7 @@ def test_an_invalid_row_is_reported_with_its_line(folder: Path, row: str, messag
 def test_a_pattern_that_searches_too_many_folders_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link to a parent folder adds folders without end."""
+    """A symlink to a parent folder makes the search endless."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text("x")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer as Model
+from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer
 
@@ -52,7 +52,7 @@ def test_bpe_decodes_to_the_encoded_text(documents: list[str]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet=TRICKY, max_size=60)))
 def test_encoding_in_pieces_gives_the_same_tokens(documents: list[str]) -> None:
-    whole = Model.from_str(json.dumps(BPE.state()["model"]))
+    whole = HuggingFaceTokenizer.from_str(json.dumps(BPE.state()["model"]))
     expected = [id for text in documents for id in [*whole.encode(text).ids, BPE.eos_id]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subword, "_PIECE_CHARACTERS", 3)
@@ -87,7 +87,7 @@ def test_bpe_learns_from_the_first_bytes_only() -> None:
 
 
 @pytest.mark.parametrize("threads", [{"RAYON_NUM_THREADS": "3"}, {"TOKENIZERS_PARALLELISM": "0"}])
-def test_the_number_of_threads_changes_nothing(threads: dict[str, str]) -> None:
+def test_the_number_of_threads_does_not_change_the_tokens(threads: dict[str, str]) -> None:
     script = (
         "import sys, numpy; from posenc.data.tokenizers.bpe import BPETrainer;"
         "texts = [' '.join(str(n * n) for n in range(3000)), sys.argv[1] * 3000];"
@@ -184,7 +184,7 @@ EXAMPLES = ["", "a", f"a b\n\nc{'a'.join(WHITESPACE)} zz\u200b", SENTENCE, "line
 def test_the_tokenizers_library_reads_a_saved_file(kind: str, tmp_path: Path) -> None:
     tokenizer = SAVED[kind]
     tokenizer.save(tmp_path / "tokenizer.json")
-    library = Model.from_file(str(tmp_path / "tokenizer.json"))
+    library = HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
     for text in ["3 x=\n-2", "3"] if kind == "symbols" else EXAMPLES:
         ids = library.encode(text, add_special_tokens=False).ids
         assert ids == tokenizer.encode(text), text
@@ -216,7 +216,7 @@ def test_a_corrupt_file_is_named(text: str, tmp_path: Path) -> None:
 
 
 def library_file(folder: Path, **changes: Any) -> Path:
-    """A saved tokenizer of the library with three words and the changes."""
+    """Save a `tokenizers` tokenizer with three words; `changes` replace fields of its file."""
     model = {"type": "WordLevel", "vocab": {"a": 0, "?": 1, "</s>": 2}, "unk_token": "?"}
     config = {"posenc_kind": "subword", "eos_token": "</s>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
@@ -230,7 +230,7 @@ def replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
 
 
 def nested(kind: str, step: dict[str, Any], levels: int) -> dict[str, Any]:
-    """Steps in nested sequences, each of which applies the inner one twice."""
+    """Nested sequences of steps, each of which applies the inner one twice."""
     for _ in range(levels):
         step = {"type": "Sequence", kind: [step, step]}
     return step
@@ -254,7 +254,7 @@ def nested(kind: str, step: dict[str, Any], levels: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_file_of_the_library_that_would_fill_the_memory_or_crash_is_an_error(
+def test_a_library_file_that_would_exhaust_memory_or_crash_is_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
 ) -> None:
     file = library_file(tmp_path, **changes)
@@ -292,11 +292,13 @@ def test_encode_appends_no_end_of_text_token() -> None:
 
 @pytest.fixture
 def words_file(tmp_path: Path) -> Path:
-    """A file with gaps between its ids, a limit on lengths and a prefix space."""
-    model = Model(models.WordLevel({"▁a": 0, "▁b": 1, "</s>": 9, "?": 3}, unk_token="?"))
-    model.pre_tokenizer = pre_tokenizers.Metaspace()
-    model.enable_truncation(2)
-    model.save(str(tmp_path / "words.json"))
+    """A tokenizer file with gaps between its ids, truncation and a prefix space."""
+    tokenizer = HuggingFaceTokenizer(
+        models.WordLevel({"▁a": 0, "▁b": 1, "</s>": 9, "?": 3}, unk_token="?")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.enable_truncation(2)
+    tokenizer.save(str(tmp_path / "words.json"))
     return tmp_path / "words.json"
 
 

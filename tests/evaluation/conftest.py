@@ -12,15 +12,15 @@ from posenc.jobs.job import main as job
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
-TEXT = 397
-"""Bytes of the text; its 398 tokens (with end of text) are not a multiple of any length here."""
+TEXT_BYTES = 397
+"""Size of the text; its 398 tokens (with end of text) are not a multiple of any length here."""
 
 
 @pytest.fixture(scope="session")
 def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """RoPE trained for 40 steps at 24 tokens, with one row evaluated."""
+    """RoPE trained for 40 steps at 24 tokens, and evaluated at that length."""
     folder = tmp_path_factory.mktemp("short")
-    (folder / "short.txt").write_bytes((corpus / "validation.txt").read_bytes()[:TEXT])
+    (folder / "short.txt").write_bytes((corpus / "validation.txt").read_bytes()[:TEXT_BYTES])
     model = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
     overrides = [
         *(f"model.{name}={value}" for name, value in model.items()),
@@ -46,7 +46,7 @@ def short_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDire
 
 @pytest.fixture
 def short_tokens(short_run: RunDirectory) -> Tensor:
-    """The tokens [398] that the run is evaluated on, read from the file itself."""
+    """The tokens [398] that the run is evaluated on, read from the text file without posenc."""
     file = short_run.config().data.validation
     text = np.frombuffer(Path(file).read_bytes(), dtype=np.uint8).astype(np.int64)
-    return torch.cat([torch.from_numpy(text), torch.tensor([256])])
+    return torch.cat([torch.from_numpy(text), torch.tensor([256])])  # 256 is end of text

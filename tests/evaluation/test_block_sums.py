@@ -75,10 +75,10 @@ def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
     assert result.blocks.sums.sum() == pytest.approx(result.sums.sum(), rel=1e-12)
 
 
-def test_variables_of_a_process_group_that_posenc_did_not_start_change_no_sum(
+def test_variables_of_a_process_group_that_posenc_did_not_start_have_no_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only a job is a rank; a command would score only every second window."""
+    """Only jobs may read them: as a rank of two, a command would score every second window."""
     windows = TokenWindows(TEXT, nonoverlapping(TOKENS, 700))
     expected = measured(windows)
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
@@ -90,15 +90,18 @@ def test_variables_of_a_process_group_that_posenc_did_not_start_change_no_sum(
 
 
 def complete_rows(run: RunDirectory) -> list[dict[str, Any]]:
-    """Return the rows of the run's text without a budget; other tests may have added others."""
+    """Return the rows that cover the run's whole text; other tests may have added more rows."""
     data = run.config().planned.fingerprint
     return [r for r in run.rows() if r["data"] == data and r["count"] == r["full_count"]]
 
 
-def test_every_row_of_a_text_has_its_blocks(short_run: RunDirectory) -> None:
+def test_every_row_on_text_has_block_sums(short_run: RunDirectory) -> None:
     lengths = ["evaluation.lengths=[24,30]", "evaluation.swaps=[none,'window size=9']"]
-    words = [f"run={short_run.path}", "evaluation.protocols=[nonoverlapping,by_position,sliding]"]
-    assert main(["evaluate", *words, "evaluation.stride=5", *lengths]) == 0
+    overrides = [
+        f"run={short_run.path}",
+        "evaluation.protocols=[nonoverlapping,by_position,sliding]",
+    ]
+    assert main(["evaluate", *overrides, "evaluation.stride=5", *lengths]) == 0
     arrays = read_arrays(short_run.blocks_file)
     rows = complete_rows(short_run)
     assert len({(row["protocol"], row["swap"]) for row in rows}) >= 6
@@ -109,8 +112,8 @@ def test_every_row_of_a_text_has_its_blocks(short_run: RunDirectory) -> None:
         assert blocks.sums.sum() == pytest.approx(row["sum"], rel=1e-12)
 
 
-def test_blocks_of_another_measurement_are_not_those_of_the_row(short_run: RunDirectory) -> None:
-    """A process was killed after it wrote the blocks and before it wrote the row."""
+def test_blocks_of_another_measurement_are_not_used_for_a_row(short_run: RunDirectory) -> None:
+    """They remain if a process is killed between writing the blocks and writing the row."""
     row, arrays = complete_rows(short_run)[0], read_arrays(short_run.blocks_file)
     assert row_blocks(row, arrays) is not None
     assert row_blocks({**row, "loss": row["loss"] * 1.001}, arrays) is None

@@ -68,16 +68,17 @@ def test_the_hash_depends_on_the_targets_not_on_the_windows() -> None:
 def test_a_row_with_a_budget_reports_its_coverage(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"run={short_run.path}", "evaluation=sliding", "evaluation.stride=2"]
+    overrides = [f"run={short_run.path}", "evaluation=sliding", "evaluation.stride=2"]
     lengths = "evaluation.lengths=[24,48]"
-    assert main(["evaluate", *words, lengths, "evaluation.budget_tokens=100"]) == 0
+    assert main(["evaluate", *overrides, lengths, "evaluation.budget_tokens=100"]) == 0
     assert "25.1%" in capsys.readouterr().out
     rows = [row for row in short_run.rows() if row["stride"] == 2]
     assert [row["count"] for row in rows] == [100, 100]
     assert all(row["full_count"] == 398 and row["words"] is None for row in rows)
-    assert main(["evaluate", *words, lengths, "evaluation.budget_seconds=1e-9"]) == 0
+    assert main(["evaluate", *overrides, lengths, "evaluation.budget_seconds=1e-9"]) == 0
     rows = [row for row in short_run.rows() if row["stride"] == 2]
-    assert sorted(row["count"] for row in rows) == [100, 100, 398, 398]  # one batch scores all
+    # The budget is checked after each batch, and the first one scores all tokens.
+    assert sorted(row["count"] for row in rows) == [100, 100, 398, 398]
 
 
 def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
@@ -94,9 +95,9 @@ def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
     assert main(["evaluate", f"run={run.path}"]) == 0
     before, arrays = rows(), read_arrays(run.positions_file)
     blocks = read_arrays(run.blocks_file)
-    words = [f"run={run.path}", "evaluation.budget_tokens=100"]
-    assert main(["evaluate", *words]) == 0
-    assert main(["evaluate", *words]) == 0
+    overrides = [f"run={run.path}", "evaluation.budget_tokens=100"]
+    assert main(["evaluate", *overrides]) == 0
+    assert main(["evaluate", *overrides]) == 0
     after = rows()
     assert all(row in after for row in before) and len(after) == 2 * len(before) > 0
     assert largest_rows(after) == before
@@ -105,7 +106,7 @@ def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
         assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
 
 
-def test_an_evaluation_is_logged_with_the_settings_of_the_training(
+def test_an_evaluation_is_logged_with_the_config_of_the_run(
     short_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[Any] = []

@@ -22,13 +22,14 @@ from posenc.runs.loss_arrays import positions_name
 from posenc.runs.run_directory import RunDirectory
 
 HEADS = 4
+EOS = 256  # the end-of-text token of the byte tokenizer
 LENGTHS = [24, 30, 61]
 LONGEST = max(LENGTHS)
 Scored = Iterator[tuple[int, int]]
-"""(token, first token of its window) for every scored token."""
+"""For every scored token: its index, and the index of the first token of its window."""
 
 
-def weights_of(run: RunDirectory) -> dict[str, Tensor]:
+def load_weights(run: RunDirectory) -> dict[str, Tensor]:
     (newest, *_) = sorted(run.checkpoints.glob("step-*.ckpt"), reverse=True)
     state = torch.load(newest, weights_only=True)["state_dict"]
     return {key.removeprefix("model."): value.double() for key, value in state.items()}
@@ -40,7 +41,7 @@ def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def rotated(x: Tensor) -> Tensor:
-    """RoPE by complex numbers, pairs i and i + d/2, base 10000."""
+    """RoPE with complex numbers, for the pairs of channels i and i + d/2 and base 10000."""
     half = x.shape[-1] // 2
     frequencies = torch.tensor([10000.0 ** (-i / half) for i in range(half)], dtype=torch.float64)
     rotation = torch.polar(
@@ -108,12 +109,12 @@ def test_every_row_of_a_run_equals_the_oracle(
 ) -> None:
     run = trained_run(small_run(f"encoding={encoding}", "evaluation.factors=[1,2.5,7]"))
     text = np.frombuffer((corpus / "validation.txt").read_bytes(), dtype=np.uint8)
-    tokens = torch.cat([torch.from_numpy(text.astype(np.int64)), torch.tensor([256])])
-    weights = weights_of(run)
+    tokens = torch.cat([torch.from_numpy(text.astype(np.int64)), torch.tensor([EOS])])
+    weights = load_weights(run)
     rows = {row["length"]: row for row in run.rows() if row["protocol"] == "nonoverlapping"}
     assert sorted(rows) == [24, 60, 168]
     for length, row in rows.items():
-        total, count = oracle(weights, encoding, tokens, 256, length)
+        total, count = oracle(weights, encoding, tokens, EOS, length)
         assert row["count"] == count == len(tokens)
         assert row["loss"] == pytest.approx(total / count, abs=1e-6)
         assert row["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
@@ -131,21 +132,21 @@ def sliding_targets(tokens: int, length: int, stride: int) -> Scored:
     return ((i, max(0, i // stride * stride - (length - stride))) for i in range(tokens))
 
 
-def last_k_targets(tokens: int, length: int, stride: int) -> Scored:
+def last_k_targets(tokens: int, length: int, k: int) -> Scored:
     for end in range(length, tokens + 1, length):
-        yield from ((i, end - length) for i in range(end - stride, end))
+        yield from ((i, end - length) for i in range(end - k, end))
 
 
-def fixed_targets(tokens: int, length: int, stride: int) -> Scored:
+def fixed_targets(tokens: int, length: int, targets: int) -> Scored:
     for end in range(LONGEST, tokens + 1, LONGEST):
-        yield from ((i, end - length) for i in range(end - stride, end))
+        yield from ((i, end - length) for i in range(end - targets, end))
 
 
 def score_one_at_a_time(
     weights: dict[str, Tensor], tokens: Tensor, scored: Scored
 ) -> tuple[float, int]:
-    """Return sum and count, with each token scored at the end of its own window."""
-    inputs = torch.cat([torch.tensor([256]), tokens[:-1]])
+    """Return sum and count of losses, with each token scored at the end of its own window."""
+    inputs = torch.cat([torch.tensor([EOS]), tokens[:-1]])
     starts_by_length = defaultdict(list)
     for token, start in scored:
         starts_by_length[token + 1 - start].append(start)
@@ -157,7 +158,7 @@ def score_one_at_a_time(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "parameters", "oracle"),
+    ("protocol", "parameters", "expected_targets"),
     [
         ("nonoverlapping", [], nonoverlapping_targets),
         ("by_position", [], nonoverlapping_targets),
@@ -173,19 +174,19 @@ def score_one_at_a_time(
 def test_every_protocol_equals_scoring_one_token_at_a_time(
     protocol: str,
     parameters: list[str],
-    oracle: Callable[[int, int, int], Scored],
+    expected_targets: Callable[[int, int, int], Scored],
     short_run: RunDirectory,
     short_tokens: Tensor,
 ) -> None:
     lengths = f"evaluation.lengths={LENGTHS}".replace(" ", "")
-    words = [f"run={short_run.path}", f"evaluation={protocol}", lengths, *parameters]
-    assert main(["evaluate", *words, "evaluation.batch_tokens=200"]) == 0
-    weights = weights_of(short_run)
-    stride = int(parameters[0].partition("=")[2]) if parameters else None
+    overrides = [f"run={short_run.path}", f"evaluation={protocol}", lengths, *parameters]
+    assert main(["evaluate", *overrides, "evaluation.batch_tokens=200"]) == 0
+    weights = load_weights(short_run)
+    parameter = int(parameters[0].partition("=")[2]) if parameters else None
     measured = {(r["protocol"], r["stride"], r["length"]): r for r in short_run.rows()}
-    rows = [measured[protocol, stride, length] for length in LENGTHS]
+    rows = [measured[protocol, parameter, length] for length in LENGTHS]
     for row in rows:
-        scored = oracle(len(short_tokens), row["length"], stride or 0)
+        scored = expected_targets(len(short_tokens), row["length"], parameter or 0)
         total, count = score_one_at_a_time(weights, short_tokens, scored)
         assert row["count"] == row["full_count"] == count
         assert row["loss"] == pytest.approx(total / count, abs=1e-6)
@@ -196,10 +197,10 @@ def test_every_protocol_equals_scoring_one_token_at_a_time(
 def test_the_loss_at_a_position_sums_the_tokens_at_that_position(
     short_run: RunDirectory, short_tokens: Tensor
 ) -> None:
-    words = [f"run={short_run.path}", "evaluation=by_position", "evaluation.lengths=[61]"]
-    assert main(["evaluate", *words]) == 0
+    overrides = [f"run={short_run.path}", "evaluation=by_position", "evaluation.lengths=[61]"]
+    assert main(["evaluate", *overrides]) == 0
     (row,) = [r for r in short_run.rows() if (r["protocol"], r["length"]) == ("by_position", 61)]
-    arrays, weights = np.load(short_run.positions_file), weights_of(short_run)
+    arrays, weights = np.load(short_run.positions_file), load_weights(short_run)
     for position in (0, 1, 31, 32, 60):
         scored = ((i, i - position) for i in range(position, 398, 61))
         total, count = score_one_at_a_time(weights, short_tokens, scored)
@@ -220,21 +221,21 @@ def test_losses_by_position_sum_to_the_row(small_run: Callable[..., RunDirectory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["rope"])
-def test_wikitext_validation_through_the_command(
+def test_the_loss_on_wikitext_equals_the_oracle(
     small_run: Callable[..., RunDirectory],
     encoding: str,
     wikitext: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """WikiText-103's validation set in words: 217,646 tokens, each scored once."""
+    """WikiText-103's validation set with word tokens: 217,646 of them, each scored once."""
     (tmp_path / "train.txt").write_text((wikitext / "test.txt").read_text()[:60_000])
     train = f"data.train={tmp_path}/train.txt"
     run = trained_run(small_run(f"encoding={encoding}", "tokenizer=word", train))
     monkeypatch.chdir(tmp_path)
-    words = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
-    words += ["evaluation.lengths=[250]", "evaluation.protocols=[nonoverlapping]"]
-    assert main(["evaluate", *words]) == 0
+    overrides = [f"run={run.path}", "data=text", f"data.validation={wikitext}/validation.txt"]
+    overrides += ["evaluation.lengths=[250]", "evaluation.protocols=[nonoverlapping]"]
+    assert main(["evaluate", *overrides]) == 0
 
     ids = json.loads(run.tokenizer_file.read_text())["model"]["vocab"]
     tokens = [
@@ -242,7 +243,7 @@ def test_wikitext_validation_through_the_command(
         for line in (wikitext / "validation.txt").read_text().split("\n")[:-1]
         for word in [*line.split(), "<eos>"]
     ]
-    weights = weights_of(run)
+    weights = load_weights(run)
     measured = [row for row in run.rows() if row["data"] != run.config().planned.fingerprint]
     assert sorted({row["length"] for row in measured}) == [250]
     for row in measured:

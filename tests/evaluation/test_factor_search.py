@@ -64,8 +64,8 @@ def test_the_search_starts_from_pi_ntk_and_yarn() -> None:
     assert [f for f, _ in first[:3]] == [*initial_factors(16, 64, 1e4, 3.0).values()]
 
 
-def test_more_candidates_than_exist_do_not_loop_forever() -> None:
-    """Two increasing factors between 1 and 2 have about 5,000 values."""
+def test_a_request_for_more_candidates_than_exist_does_not_loop_forever() -> None:
+    """There are about 5,000 increasing pairs of factors between 1 and 2."""
     size, results = SearchSize(6000, 100, 1, 1), list[Generation]()
     starting = initial_factors(4, 64, 1e4, 1.001)
     for _ in range(2):
@@ -83,9 +83,9 @@ def copied(short_run: RunDirectory, tmp_path: Path) -> Callable[[str], Path]:
     return copy
 
 
-def run_search(path: Path, *words: str) -> int:
+def run_search(path: Path, *overrides: str) -> int:
     fixed = [f"run={path}", f"length={LENGTH}", f"tokens={TOKENS}", *SIZE]
-    return main(["search-factors", *fixed, *words])
+    return main(["search-factors", *fixed, *overrides])
 
 
 def read_state(path: Path) -> dict[str, list[Generation]]:
@@ -114,7 +114,7 @@ def test_the_factors_found_are_a_swap_with_the_loss_of_the_search(
     assert rows["pi"]["loss"] == pytest.approx(generations[0][0][1], abs=1e-6)
 
 
-def test_a_search_that_was_stopped_continues_to_the_same_result(
+def test_an_interrupted_search_resumes_with_the_same_result(
     copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uninterrupted, stopped = copied("a"), copied("b")
@@ -132,7 +132,7 @@ def test_a_search_that_was_stopped_continues_to_the_same_result(
     assert len(read_state(stopped)["generations"]) == 1
     assert run_search(stopped, "generations=1") == 0
     assert run_search(stopped, "generations=2") == 0
-    # The second generation started again, and each command measured the best candidate again.
+    # The second generation was repeated, and each command measured the best candidate again.
     assert len(calls) == 9 + 8 + 2
     assert read_state(stopped) == read_state(uninterrupted)
     for path in (uninterrupted, stopped):
@@ -145,14 +145,14 @@ def test_invalid_searches_are_refused_before_anything_is_written(
     copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = copied("a")
-    for words, message in [
+    for overrides, message in [
         (["length=24"], "length=24 must be more than the training length 24"),
         (["population=2"], "population=2 must be at least 3"),
         (["split=validation"], "choose another split"),
         (["generations=0"], "generations=0 must be positive"),
         (["length=48,96"], "single value"),
     ]:
-        assert run_search(path, *words) == 2
+        assert run_search(path, *overrides) == 2
         assert message in capsys.readouterr().err
     assert not (path / "longrope").exists()
 

@@ -1,4 +1,4 @@
-"""Kneser-Ney n-gram models equal an independent computation with dictionaries and sum to 1."""
+"""Kneser-Ney probabilities equal an independent computation with dictionaries and sum to 1."""
 
 import math
 from collections import Counter, defaultdict
@@ -12,15 +12,15 @@ VOCAB = 7
 
 
 def interpolated(
-    windows: list[list[int]], n: int, context: tuple[int, ...], word: int, highest: int
+    windows: list[list[int]], n: int, context: tuple[int, ...], word: int, max_order: int
 ) -> float:
-    """Return p_n(word | context) from the formula; only the order `highest` has raw counts."""
+    """Return p_n(word | context) from the formula; only order `max_order` uses raw counts."""
     if n == 0:
         return 1 / VOCAB
-    lower = interpolated(windows, n - 1, context[1:], word, highest)
+    lower = interpolated(windows, n - 1, context[1:], word, max_order)
     if len(context) < n - 1:
         return lower
-    counts = ngram_counts(windows, n, continuation=n < highest)
+    counts = ngram_counts(windows, n, continuation=n < max_order)
     followers = {gram[-1]: count for gram, count in counts.items() if gram[:-1] == context}
     total = sum(followers.values())
     if total == 0:
@@ -35,7 +35,7 @@ def interpolated(
 def ngram_counts(
     windows: list[list[int]], n: int, *, continuation: bool
 ) -> Counter[tuple[int, ...]]:
-    """Return occurrences of n-grams, or the numbers of distinct tokens before them."""
+    """Count n-grams or, for continuation counts, the distinct tokens before each n-gram."""
     counts: Counter[tuple[int, ...]] = Counter()
     before: defaultdict[tuple[int, ...], set[int]] = defaultdict(set)
     for window in windows:

@@ -36,7 +36,7 @@ def prepared(
     return config, data
 
 
-def test_rows_are_those_of_the_windows_that_the_run_was_trained_on(
+def test_ngrams_are_counted_in_the_windows_that_the_run_was_trained_on(
     configured: Configured, tmp_path: Path
 ) -> None:
     config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320", "seed=3")

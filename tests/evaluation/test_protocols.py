@@ -1,4 +1,4 @@
-"""The windows of every protocol, and settings that are rejected."""
+"""The windows of every protocol, and the settings that are rejected."""
 
 import math
 
@@ -11,12 +11,12 @@ from posenc.evaluation.protocols import fixed_target, last_k, nonoverlapping, sl
 from posenc.runs.run_directory import RunDirectory
 
 
-def test_one_command_measures_everything_and_equal_targets_have_one_hash(
+def test_one_command_runs_every_protocol_and_equal_targets_have_one_hash(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parameters = ["stride=3", "k=11", "targets=11", "lengths=[24,61]"]
-    words = [f"run={short_run.path}", "evaluation=everything"]
-    assert main(["evaluate", *words, *(f"evaluation.{parameter}" for parameter in parameters)]) == 0
+    overrides = [f"run={short_run.path}", "evaluation=everything"]
+    assert main(["evaluate", *overrides, *(f"evaluation.{p}" for p in parameters)]) == 0
     printed = capsys.readouterr().out
     for protocol in ("nonoverlapping", "by_position", "sliding", "last_k", "fixed_target"):
         assert printed.count(protocol) == 2
@@ -41,7 +41,7 @@ def scored_targets(spans: NDArray[np.int64]) -> list[int]:
 def test_windows_score_each_token_once_and_do_not_exceed_the_length(
     tokens: int, length: int
 ) -> None:
-    """Including texts shorter than a window, and tails."""
+    """Including texts shorter than a window, and a shorter last window."""
     every_token = list(range(tokens))
     assert scored_targets(nonoverlapping(tokens, length)) == every_token
     for stride in range(1, length + 1):
@@ -59,7 +59,7 @@ def test_windows_score_each_token_once_and_do_not_exceed_the_length(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["evaluation=sliding", "evaluation.stride=25"], "evaluation.stride=25 is more than the"),
         (["evaluation=last_k", "evaluation.k=25"], "shortest evaluation length 24"),
@@ -74,10 +74,10 @@ def test_windows_score_each_token_once_and_do_not_exceed_the_length(
     ],
 )
 def test_invalid_settings_give_one_error_message(
-    words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
+    overrides: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = short_run.evaluation_file.read_bytes()
-    assert main(["evaluate", f"run={short_run.path}", *words]) == 2
+    assert main(["evaluate", f"run={short_run.path}", *overrides]) == 2
     printed = capsys.readouterr().err
     assert message in " ".join(printed.split()) and "Traceback" not in printed
     assert short_run.evaluation_file.read_bytes() == before

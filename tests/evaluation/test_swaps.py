@@ -1,4 +1,4 @@
-"""A swap gives the loss of a model that is built with that encoding."""
+"""A swap gives the loss of a model built with the swapped encoding."""
 
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
 LENGTH = 61
+EOS = 256  # the end-of-text token of the byte tokenizer
 SIZES = ("width", "layers", "heads", "feed_forward")
 FACTOR = f"encoding.spectrum.factor={LENGTH / 24}"
 SPECTRUM = "encoding/spectrum"
@@ -66,7 +67,7 @@ def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
     state = torch.load(newest, weights_only=True)["state_dict"]
     model.load_state_dict({key.removeprefix("model."): value for key, value in state.items()})
     model.double()
-    shifted = torch.cat([torch.tensor([256]), tokens[:-1]])
+    shifted = torch.cat([torch.tensor([EOS]), tokens[:-1]])
     total = 0.0
     with torch.no_grad():
         for inputs, targets in zip(shifted.split(LENGTH), tokens.split(LENGTH), strict=True):
@@ -76,43 +77,43 @@ def loss_of(run: RunDirectory, tokens: Tensor, overrides: list[str]) -> float:
 
 def test_every_swap_is_tested() -> None:
     for_rope = set(options("evaluation/swap")) - {"alibi_pi"}  # tests/encodings/test_alibi_pi.py
-    assert {text.split()[0] for text in OVERRIDES} == for_rope
+    assert {swap.split()[0] for swap in OVERRIDES} == for_rope
 
 
 def test_a_swap_equals_a_model_built_with_that_encoding(
     short_run: RunDirectory, short_tokens: Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On whole windows; the next test covers a factor of null in the tail."""
+    """On whole windows; the next test covers a factor of null in a shorter last window."""
     whole = short_tokens[: len(short_tokens) // LENGTH * LENGTH]
     file = Path(short_run.config().data.validation).with_name("whole.txt")
     file.write_bytes(bytes(whole[:-1].tolist()))
-    whole = torch.cat([whole[:-1], torch.tensor([256])])
-    texts = ",".join(["none", *(f"'{text}'" for text in OVERRIDES)])
+    whole = torch.cat([whole[:-1], torch.tensor([EOS])])
+    swaps = ",".join(["none", *(f"'{swap}'" for swap in OVERRIDES)])
     corpus = ["data=text", f"data.validation={file}", f"evaluation.lengths=[{LENGTH}]"]
-    words = ["evaluation=nonoverlapping", f"evaluation.swaps=[{texts}]"]
-    assert main(["evaluate", f"run={short_run.path}", *corpus, *words]) == 0
+    evaluation = ["evaluation=nonoverlapping", f"evaluation.swaps=[{swaps}]"]
+    assert main(["evaluate", f"run={short_run.path}", *corpus, *evaluation]) == 0
     printed = capsys.readouterr().out
     trained_on = short_run.config().planned.fingerprint
     rows = {row["swap"]: row for row in short_run.rows() if row["data"] != trained_on}
     rows = {swap: row for swap, row in rows.items() if row["length"] == LENGTH}
     assert set(rows) == {None, *OVERRIDES}
     unswapped_loss = loss_of(short_run, whole, [])
-    for text, overrides in OVERRIDES.items():
-        assert text in printed
+    for swap, overrides in OVERRIDES.items():
+        assert swap in printed
         loss = loss_of(short_run, whole, overrides)
-        assert rows[text]["loss"] == pytest.approx(loss, abs=1e-6), text
-        assert abs(loss - unswapped_loss) > 1e-5, text
+        assert rows[swap]["loss"] == pytest.approx(loss, abs=1e-6), swap
+        assert abs(loss - unswapped_loss) > 1e-5, swap
     assert rows[None]["loss"] == pytest.approx(unswapped_loss, abs=1e-6)
     arrays = read_arrays(short_run.positions_file)
-    sums = {text: arrays[f"{positions_name(row)}.sum"].sum() for text, row in rows.items()}
-    assert sums == pytest.approx({text: row["sum"] for text, row in rows.items()}, rel=1e-9)
+    sums = {swap: arrays[f"{positions_name(row)}.sum"].sum() for swap, row in rows.items()}
+    assert sums == pytest.approx({swap: row["sum"] for swap, row in rows.items()}, rel=1e-9)
 
 
-def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
+def test_a_factor_of_null_depends_on_the_evaluation_length_even_in_a_shorter_last_window(
     short_run: RunDirectory, short_tokens: Tensor
 ) -> None:
-    words = [f"run={short_run.path}", f"evaluation.lengths=[12,{LENGTH}]", "evaluation/swap=pi"]
-    assert main(["evaluate", *words]) == 0
+    overrides = [f"run={short_run.path}", f"evaluation.lengths=[12,{LENGTH}]", "evaluation/swap=pi"]
+    assert main(["evaluate", *overrides]) == 0
     short, long = (
         row
         for row in short_run.rows()
@@ -134,10 +135,10 @@ def test_a_factor_of_null_depends_on_the_evaluation_length_in_the_tail_too(
 def test_commas_evaluate_several_swaps_in_one_table(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"run={short_run.path}", "evaluation.lengths=[33]", "evaluation=last_k"]
+    overrides = [f"run={short_run.path}", "evaluation.lengths=[33]", "evaluation=last_k"]
     parameters = ["evaluation.k=4", "evaluation/swap=none,pi,ntk,log_n"]
     factors = ["evaluation.swap.factor=2,4.5"]
-    assert main(["evaluate", *words, *parameters, *factors]) == 0
+    assert main(["evaluate", *overrides, *parameters, *factors]) == 0
     rows = [row for row in short_run.rows() if row["length"] == 33]
     expected = {"pi factor=2", "pi factor=4.5", "ntk factor=2", "ntk factor=4.5", "log_n", None}
     assert {row["swap"] for row in rows} == expected and len(rows) == len(expected)
@@ -145,7 +146,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["evaluation/swap=yarm"], "unknown option (nearest: yarn"),
         (["evaluation.swaps=[none,yarm]"], "unknown option (nearest: yarn"),
@@ -161,9 +162,9 @@ def test_commas_evaluate_several_swaps_in_one_table(
     ],
 )
 def test_an_invalid_swap_gives_one_error_message(
-    words: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
+    overrides: list[str], message: str, short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", f"run={short_run.path}", *words]) == 2
+    assert main(["evaluate", f"run={short_run.path}", *overrides]) == 2
     printed = " ".join(capsys.readouterr().err.split())
     assert message in printed and "Traceback" not in printed
 
@@ -174,13 +175,13 @@ def test_a_custom_swap_without_a_target_gives_one_error_message(
     file = tmp_path / "conf" / "evaluation" / "swap" / "mine.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("spectrum: {_target_: posenc.encodings.spectra.yarn}\n")
-    words = [
+    arguments = [
         f"run={short_run.path}",
         "evaluation/swap=mine",
         "--config-dir",
         str(tmp_path / "conf"),
     ]
-    assert main(["evaluate", *words]) == 2
+    assert main(["evaluate", *arguments]) == 2
     assert "evaluation.swap has no _target_" in capsys.readouterr().err
 
 

@@ -57,7 +57,7 @@ def measured(data: TaskData, guess: Callable[[Tensor], Tensor]) -> tuple[TaskWin
     return windows, result
 
 
-def next_token(data: TaskData, tokens: Tensor) -> Tensor:
+def perfect_logits(data: TaskData, tokens: Tensor) -> Tensor:
     """Logits of 50 for the next tokens of the examples whose inputs are the rows of `tokens`."""
     examples, *_ = data.examples("test", 64)
     targets = {tuple(example[:-1]): example for example in examples.tolist()}
@@ -68,7 +68,7 @@ def next_token(data: TaskData, tokens: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
     data = build_task_data(name)
-    windows, result = measured(data, lambda tokens: next_token(data, tokens))
+    windows, result = measured(data, lambda tokens: perfect_logits(data, tokens))
     count = int(data.examples("test", 64).scored.sum())
     actual = evaluation_row({}, result, windows, data.name)
     assert (actual["accuracy"], actual["exact"], actual["count"]) == (1, 1, count)
@@ -94,8 +94,8 @@ def test_a_sequence_with_one_wrong_answer_is_not_exact() -> None:
     data = build_task_data("copy")
 
     def all_but_one(tokens: Tensor) -> Tensor:
-        """Correct, except for the first answer where the first letter is even, in about half."""
-        logits = next_token(data, tokens)
+        """Correct, except for the first answer where the first letter is even (in about half)."""
+        logits = perfect_logits(data, tokens)
         wrong = tokens[:, 1] % 2 == 0
         logits[wrong, 32] = 0
         logits[wrong, 32, 1] = 50
@@ -137,19 +137,19 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
         assert actual["count"] == actual["full_count"] == 40 * letters
         assert 0 <= actual["exact"] <= actual["accuracy"] <= 1
 
-    again = [f"run={task_run.path}", "evaluation.lengths=[24,48]"]
+    overrides = [f"run={task_run.path}", "evaluation.lengths=[24,48]"]
     before = task_run.rows()[0]
-    assert main(["evaluate", *again]) == 0
+    assert main(["evaluate", *overrides]) == 0
     assert [row["length"] for row in task_run.rows()] == [24, 48, 96]
-    same = ("sum", "count", "accuracy", "exact", "tokens_hash")
-    assert [task_run.rows()[0][name] for name in same] == [before[name] for name in same]
-    assert main(["evaluate", *again, "data=task_copy", "data.examples=10"]) == 0
+    unchanged = ("sum", "count", "accuracy", "exact", "tokens_hash")
+    assert [task_run.rows()[0][name] for name in unchanged] == [before[name] for name in unchanged]
+    assert main(["evaluate", *overrides, "data=task_copy", "data.examples=10"]) == 0
     assert sorted({row["count"] for row in task_run.rows()}) == [110, 230, 440, 920, 1880]
     assert main(["report", "name=scratch", f"outputs_dir={task_run.path.parents[1]}"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["evaluation=nonoverlapping"], "do not apply to the task 'copy'"),
         (["evaluation.lengths=[2]"], "length 2 is too short for the task 'copy'"),
@@ -158,9 +158,9 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
     ],
 )
 def test_data_incompatible_with_a_run_on_a_task_is_an_error(
-    words: list[str], message: str, task_run: RunDirectory, capsys: pytest.CaptureFixture[str]
+    overrides: list[str], message: str, task_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["evaluate", f"run={task_run.path}", *words]) == 2
+    assert main(["evaluate", f"run={task_run.path}", *overrides]) == 2
     printed = capsys.readouterr().err
     assert message in " ".join(printed.split()) and "Traceback" not in printed
 
@@ -168,23 +168,23 @@ def test_data_incompatible_with_a_run_on_a_task_is_an_error(
 def test_a_language_model_is_evaluated_on_passkeys_and_recall_in_its_own_tokens(
     short_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["evaluate", f"run={short_run.path}", "evaluation.lengths=[40,80]"]
-    assert main([*words, "data=task_passkey", "data.vocab_size=null", "data.examples=30"]) == 0
+    command = ["evaluate", f"run={short_run.path}", "evaluation.lengths=[40,80]"]
+    assert main([*command, "data=task_passkey", "data.vocab_size=null", "data.examples=30"]) == 0
     rows = [row for row in short_run.rows() if row["protocol"] == "tasks"]
     assert [(row["length"], row["count"], row["data_name"]) for row in rows] == [
         (40, 150, "passkey"),
         (80, 150, "passkey"),
     ]
     nulls = ["data.keys=null", "data.values=null"]
-    assert main([*words, "data=task_mqar", *nulls, "data.examples=30"]) == 0
+    assert main([*command, "data=task_mqar", *nulls, "data.examples=30"]) == 0
     recall = [row for row in short_run.rows() if row["data_name"] == "mqar"]
     assert [(row["length"], row["count"]) for row in recall] == [(40, 60), (80, 150)]
     capsys.readouterr()
-    for more, message in (
+    for overrides, message in (
         (["evaluation=tasks"], "is text"),
         (["data=task_passkey"], "data.vocab_size=64: the run has its own vocabulary"),
         (["data=task_mqar"], "set data.keys=null data.values=null"),
         (["data=task_copy"], "has its own symbols"),
     ):
-        assert main([*words, *more]) == 2
+        assert main([*command, *overrides]) == 2
         assert message in " ".join(capsys.readouterr().err.split())

@@ -14,7 +14,7 @@ MODEL = ["model.width=32", "model.heads=4", "train_length=64"]
 
 @pytest.fixture(scope="session")
 def inspected() -> Callable[..., InspectedEncoding]:
-    """An encoding by name, with overrides; L = 64, width 32, 4 heads."""
+    """Builds an encoding by name, with overrides; L = 64, width 32, 4 heads."""
 
     def build(name: str, *overrides: str) -> InspectedEncoding:
         (result,) = inspected_encodings(parse("inspect", [f"encoding={name}", *MODEL, *overrides]))
@@ -25,7 +25,7 @@ def inspected() -> Callable[..., InspectedEncoding]:
 
 @pytest.fixture(scope="session")
 def measured(inspected: Callable[..., InspectedEncoding]) -> Callable[[str], PropertyValues]:
-    """All measurements of an encoding, cached."""
+    """Returns all measurements of an encoding, which are cached."""
     results: dict[str, PropertyValues] = {}
 
     def get(name: str) -> PropertyValues:

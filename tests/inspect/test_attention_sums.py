@@ -1,4 +1,4 @@
-"""Attention and scores of a model's layers compared with plain loops and closed forms."""
+"""Attention and scores of a model's layers, compared with plain loops and closed forms."""
 
 import math
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from posenc.model.block import Block
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 
-TRAINED, LENGTH, WIDTH, HEADS, VOCABULARY = 6, 17, 32, 4, 40
+TRAIN_LENGTH, LENGTH, WIDTH, HEADS, VOCABULARY = 6, 17, 32, 4, 40
 SLOPES = [2.0 ** (-2 * h) for h in range(1, HEADS + 1)]
-Built = Callable[..., Decoder]
+MakeModel = Callable[..., Decoder]
 
 
 @pytest.fixture
-def built(configured: Callable[..., DictConfig]) -> Built:
-    """A model of one layer in float64, with a training length of 6."""
+def make_model(configured: Callable[..., DictConfig]) -> MakeModel:
+    """Builds a one-layer model in float64 with a training length of 6."""
 
     def make(*overrides: str) -> Decoder:
-        words = [f"train_length={TRAINED}", "model.layers=1", *overrides]
-        return build_model(configured(*words), VOCABULARY).double()
+        config = configured(f"train_length={TRAIN_LENGTH}", "model.layers=1", *overrides)
+        return build_model(config, VOCABULARY).double()
 
     return make
 
@@ -50,18 +50,19 @@ def tokens() -> Tensor:
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observe attention in several blocks of 5 query rows."""
     monkeypatch.setattr(blocks, "ROW_LIMITS", (5, 5))
 
 
 def without_content(model: Decoder) -> Decoder:
-    """The model with queries and keys of zero."""
+    """Return the model with zero queries and keys, so that scores depend only on positions."""
     with torch.no_grad():
         model.get_parameter("blocks.0.attention.qkv.weight")[: 2 * WIDTH] = 0
     return model
 
 
 def plain_scores(model: Decoder, tokens: Tensor, encoding: str) -> list[list[list[list[float]]]]:
-    """Scores of the first layer [B][H][i][j <= i], one pair at a time, from the weights."""
+    """Return the scores of the first layer [B][H][i][j <= i], computed one pair at a time."""
     width = WIDTH // HEADS
     weight = model.get_parameter("blocks.0.attention.qkv.weight").detach()
     scores = []
@@ -101,11 +102,13 @@ def softmax(row: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi"])
-def test_all_sums_equal_loops_over_pairs(built: Built, tokens: Tensor, encoding: str) -> None:
-    model = built(f"encoding={encoding}")
-    distances = AttentionByDistance(1, HEADS, LENGTH, TRAINED)
-    positions = AttentionByPosition(1, HEADS, LENGTH, TRAINED)
-    regions = ScoreRegions(1, HEADS, TRAINED)
+def test_all_sums_equal_loops_over_pairs(
+    make_model: MakeModel, tokens: Tensor, encoding: str
+) -> None:
+    model = make_model(f"encoding={encoding}")
+    distances = AttentionByDistance(1, HEADS, LENGTH, TRAIN_LENGTH)
+    positions = AttentionByPosition(1, HEADS, LENGTH, TRAIN_LENGTH)
+    regions = ScoreRegions(1, HEADS, TRAIN_LENGTH)
     observe_attention(model, tokens, [distances, positions, regions])
     plain = plain_scores(model, tokens, encoding)
     for h in range(HEADS):
@@ -116,13 +119,13 @@ def test_all_sums_equal_loops_over_pairs(built: Built, tokens: Tensor, encoding:
             for i, row in enumerate(window[h]):
                 for j, (score, weight) in enumerate(zip(row, softmax(row), strict=True)):
                     d = i - j
-                    if i >= TRAINED:
-                        fraction[d] += weight / (len(plain) * (LENGTH - TRAINED))
+                    if i >= TRAIN_LENGTH:
+                        fraction[d] += weight / (len(plain) * (LENGTH - TRAIN_LENGTH))
                     entropy[i] -= weight * math.log(weight)
                     first[i] += weight if j == 0 else 0
                     mean[i] += weight * d
-                    beyond[i] += weight if d >= TRAINED else 0
-                    region = "within" if i < TRAINED else "near" if d < TRAINED else "far"
+                    beyond[i] += weight if d >= TRAIN_LENGTH else 0
+                    region = "within" if i < TRAIN_LENGTH else "near" if d < TRAIN_LENGTH else "far"
                     pairs[region].append(score)
         assert distances.fractions()[0, h].tolist() == pytest.approx(fraction, abs=1e-9)
         for name, expected in zip(MEANS, (entropy, first, mean, beyond), strict=True):
@@ -139,14 +142,16 @@ def test_all_sums_equal_loops_over_pairs(built: Built, tokens: Tensor, encoding:
     assert positions.windows == len(tokens)
 
 
-def test_alibi_without_content_attends_in_a_geometric_series(built: Built, tokens: Tensor) -> None:
-    model = without_content(built("encoding=alibi"))
-    sums = AttentionByDistance(1, HEADS, LENGTH, TRAINED)
+def test_attention_weights_of_alibi_without_content_are_a_geometric_series(
+    make_model: MakeModel, tokens: Tensor
+) -> None:
+    model = without_content(make_model("encoding=alibi"))
+    sums = AttentionByDistance(1, HEADS, LENGTH, TRAIN_LENGTH)
     observe_attention(model, tokens, [sums])
-    rows = sums.rows(TRAINED)
+    rows = sums.rows(TRAIN_LENGTH)
     for h, slope in enumerate(SLOPES):
         ratio = math.exp(-slope)
-        totals = {i: (1 - ratio ** (i + 1)) / (1 - ratio) for i in range(TRAINED, LENGTH)}
+        totals = {i: (1 - ratio ** (i + 1)) / (1 - ratio) for i in range(TRAIN_LENGTH, LENGTH)}
         per_key = [
             sum(ratio**d / total for i, total in totals.items() if d <= i)
             / sum(d <= i for i in totals)
@@ -159,22 +164,22 @@ def test_alibi_without_content_attends_in_a_geometric_series(built: Built, token
         )
 
 
-def test_nope_without_content_attends_uniformly(built: Built, tokens: Tensor) -> None:
-    model = without_content(built("encoding=nope"))
-    sums = AttentionByPosition(1, HEADS, LENGTH, TRAINED)
+def test_nope_without_content_attends_uniformly(make_model: MakeModel, tokens: Tensor) -> None:
+    model = without_content(make_model("encoding=nope"))
+    sums = AttentionByPosition(1, HEADS, LENGTH, TRAIN_LENGTH)
     observe_attention(model, tokens, [sums])
     i = torch.arange(LENGTH, dtype=torch.float64)
-    expected = ((i + 1).log(), 1 / (i + 1), i / 2, (i + 1 - TRAINED).clamp(min=0) / (i + 1))
+    expected = ((i + 1).log(), 1 / (i + 1), i / 2, (i + 1 - TRAIN_LENGTH).clamp(min=0) / (i + 1))
     for name, curve in zip(MEANS, expected, strict=True):
         mean = getattr(sums, name) / sums.windows
         assert torch.allclose(mean, curve.expand_as(mean)), name
 
 
-def test_keys_outside_a_window_are_not_counted(built: Built, tokens: Tensor) -> None:
-    model = without_content(built("encoding=window", "encoding.size=4"))
+def test_keys_outside_a_window_are_not_counted(make_model: MakeModel, tokens: Tensor) -> None:
+    model = without_content(make_model("encoding=window", "encoding.size=4"))
     distances, positions = (
         AttentionByDistance(1, HEADS, LENGTH, 8),
-        AttentionByPosition(1, HEADS, LENGTH, TRAINED),
+        AttentionByPosition(1, HEADS, LENGTH, TRAIN_LENGTH),
     )
     observe_attention(model, tokens, [distances, positions])
     assert distances.fractions()[0, 0].tolist() == pytest.approx([0.25] * 4 + [0.0] * (LENGTH - 4))
@@ -182,10 +187,10 @@ def test_keys_outside_a_window_are_not_counted(built: Built, tokens: Tensor) -> 
     assert positions.first[0, 0].tolist()[4:] == [0.0] * (LENGTH - 4)
 
 
-def test_observation_changes_nothing_and_shows_every_row_of_every_layer_once(
-    built: Built, tokens: Tensor
+def test_observers_see_every_row_of_every_layer_once_and_do_not_change_the_model(
+    make_model: MakeModel, tokens: Tensor
 ) -> None:
-    model = built("encoding=t5", "model.layers=2")
+    model = make_model("encoding=t5", "model.layers=2")
     observed: list[tuple[int, int, int]] = []
 
     class Recorder:
@@ -206,30 +211,32 @@ def test_observation_changes_nothing_and_shows_every_row_of_every_layer_once(
     ("longer", "expected"),
     [
         ([0.5, 0.25, 0.25], 0),
-        ([0.2, 0.1, 0.3, 0.4], 0),  # the same, spread over more keys
+        ([0.2, 0.1, 0.3, 0.4], 0),  # the same proportions, with attention to more keys
         ([0.25, 0.25, 0.5], 1 / 6),
         ([0.0, 1.0], 2 / 3),
-        ([0.0, 0.0, 1.0], 0.5),  # none within the near distances
+        ([0.0, 0.0, 1.0], 0.5),  # no attention at the compared distances
     ],
 )
-def test_total_variation_compares_near_attention(longer: list[float], expected: float) -> None:
+def test_total_variation_compares_attention_at_the_nearest_distances(
+    longer: list[float], expected: float
+) -> None:
     fractions = torch.tensor([0.5, 0.25, 0.25]).double()
     distance = total_variation(fractions, torch.tensor(longer).double(), 2)
     assert float(distance) == pytest.approx(expected, abs=1e-12)
 
 
 def test_rows_cover_every_distance_and_split_at_the_training_length(
-    built: Built,
+    make_model: MakeModel,
 ) -> None:
-    length, trained = 700, 300
-    edges = distance_edges(length, trained)
-    assert edges[:33] == list(range(33)) and edges[-1] == length and trained in edges
+    length, train_length = 700, 300
+    edges = distance_edges(length, train_length)
+    assert edges[:33] == list(range(33)) and edges[-1] == length and train_length in edges
     assert edges == sorted(set(edges))
-    sums = AttentionByDistance(1, 1, length, trained)
+    sums = AttentionByDistance(1, 1, length, train_length)
     sums.num_queries, sums.pairs = 1, torch.ones(1, length).double()
     sums.weights = torch.arange(length).double()[None, None]
-    rows = sums.rows(trained)
+    rows = sums.rows(train_length)
     assert sum(row["attention"] for row in rows) == length * (length - 1) / 2
-    beyond = [row["attention"] for row in rows if row["start"] >= trained]
-    assert sum(beyond) == sum(range(trained, length))
+    beyond = [row["attention"] for row in rows if row["start"] >= train_length]
+    assert sum(beyond) == sum(range(train_length, length))
     assert rows[-1]["per_key"] == pytest.approx((rows[-1]["start"] + length - 1) / 2)

@@ -1,4 +1,4 @@
-"""The page of an inspection in a real browser, from file://."""
+"""The page of an inspection in a real browser, opened from file://."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,17 +29,17 @@ def browser(tmp_path: Path) -> Iterator[webdriver.Chrome]:
     driver.quit()
 
 
-def test_every_figure_is_drawn_in_its_place(browser: webdriver.Chrome, tmp_path: Path) -> None:
+def test_every_figure_is_drawn_on_the_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
     assert main(["inspect", "encoding=sinusoidal,t5", *MODEL, f"outputs_dir={tmp_path}"]) == 0
     folder = tmp_path / "scratch" / "inspect"
     figures = {file.stem for file in folder.glob("*.svg")}
     browser.get((folder / "index.html").as_uri())
-    drawn = "return [...document.querySelectorAll('figure')].every(f => f.views?.length)"
-    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(drawn))
-    places = browser.find_elements(By.CSS_SELECTOR, "figure")
-    assert {place.get_attribute("id") for place in places} == figures
-    maps = browser.find_elements(By.CSS_SELECTOR, "#position_vectors .chart image")
-    assert len(maps) == 1  # t5 has no position vectors
+    all_drawn = "return [...document.querySelectorAll('figure')].every(f => f.views?.length)"
+    WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(all_drawn))
+    elements = browser.find_elements(By.CSS_SELECTOR, "figure")
+    assert {element.get_attribute("id") for element in elements} == figures
+    heat_maps = browser.find_elements(By.CSS_SELECTOR, "#position_vectors .chart image")
+    assert len(heat_maps) == 1  # t5 has no position vectors
     assert browser.find_elements(By.CSS_SELECTOR, "#wavelengths .mark-rule.role-mark line")
     assert browser.get_log("browser") == []
     assert "Properties of t5" in browser.find_element(By.TAG_NAME, "nav").text

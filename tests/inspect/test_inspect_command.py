@@ -40,7 +40,9 @@ def test_spectra_in_labels_are_described(inspect: Inspect) -> None:
     assert "spectrum=geometric_d1: base^(-i/(width-1))" in " ".join(printed.split())
 
 
-def test_one_encoding_has_tables_a_page_and_figures(inspect: Inspect, tmp_path: Path) -> None:
+def test_inspecting_one_encoding_writes_tables_a_page_and_figures(
+    inspect: Inspect, tmp_path: Path
+) -> None:
     code, printed, _ = inspect("encoding=alibi", *SMALL, "name=mine")
     assert code == 0 and printed.endswith("outputs/mine/inspect/index.html\n")
     assert "narrowest window" in printed and "Five ideal properties" in printed
@@ -62,12 +64,12 @@ def test_one_encoding_has_tables_a_page_and_figures(inspect: Inspect, tmp_path: 
 
 
 @pytest.mark.slow
-def test_several_encodings_are_compared_logged_and_replace_earlier_files(
+def test_several_encodings_are_compared_and_logged_and_replace_earlier_files(
     inspect: Inspect, tmp_path: Path
 ) -> None:
     folder = tmp_path / "outputs" / "scratch" / "inspect"
     folder.mkdir(parents=True)
-    (folder / "buckets.png").write_text("of another inspection")
+    (folder / "buckets.png").write_text("from another inspection")
     code, printed, _ = inspect("encoding=nope,rope", *SMALL, "logger=wandb")
     assert code == 0 and "Encodings by property" in printed
     assert not (folder / "buckets.png").exists() and (folder / "wavelengths.png").exists()
@@ -79,7 +81,7 @@ def test_several_encodings_are_compared_logged_and_replace_earlier_files(
     assert wandb.run is None
 
 
-def test_labels_have_the_parameters_that_differ() -> None:
+def test_labels_have_the_overrides_that_differ() -> None:
     encodings = inspected_encodings(
         parse("inspect", ["encoding=rope", "encoding.spectrum.base=1e4,5e5"])
     )
@@ -112,7 +114,7 @@ def test_an_invalid_command_gives_one_message(
 
 
 @pytest.mark.slow
-def test_the_docs_have_the_matrix_that_the_command_writes() -> None:
+def test_the_docs_have_the_tables_that_the_command_writes() -> None:
     encodings = inspected_encodings(parse("inspect", ["encoding=all"]))
     results = {inspected.label: measure(inspected) for inspected in encodings}
     for table in (ideal_table(results), matrix_table(results)):
@@ -121,7 +123,7 @@ def test_the_docs_have_the_matrix_that_the_command_writes() -> None:
 
 
 def assert_same_table(documented: str, written: str) -> None:
-    """Numbers may differ in their third digit, which depends on the machine."""
+    """Check that the tables agree; the third digit of a number may depend on the machine."""
     number = r"(?<![\w.])-?\d[\d.]*(?:e[+-]\d+)?"
     assert re.sub(number, "#", documented) == re.sub(number, "#", written)
     numbers: list[Any] = [

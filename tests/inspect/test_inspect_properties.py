@@ -23,8 +23,8 @@ from posenc.inspect.encoding.score_properties import (
 
 Build = Callable[..., InspectedEncoding]
 Measured = Callable[[str], PropertyValues]
-L, WIDTH, HEADS, HEAD = 64, 32, 4, 8
-FREQUENCIES = [10_000.0 ** (-2 * i / HEAD) for i in range(HEAD // 2)]
+L, WIDTH, HEADS, HEAD_WIDTH = 64, 32, 4, 8
+FREQUENCIES = [10_000.0 ** (-2 * i / HEAD_WIDTH) for i in range(HEAD_WIDTH // 2)]
 SLOPES = [2.0 ** (-8 * h / HEADS) for h in range(1, HEADS + 1)]
 
 
@@ -40,15 +40,16 @@ def test_binary_digits_repeat_at_their_power_of_two(inspected: Build, digits: in
     assert measurement.value == 2**digits
 
 
-def test_first_repeats(measured: Measured) -> None:
-    assert measured("nope")[vectors.FIRST_REPEAT].value == 1  # no position has a vector
-    assert measured("t5")[vectors.FIRST_REPEAT].value == 17  # the first with the bucket of 16
+def test_nope_and_t5_repeat_a_vector_and_other_encodings_do_not(measured: Measured) -> None:
+    # NoPE has neither vectors nor biases; in T5, 17 is the first distance in the bucket of 16
+    assert measured("nope")[vectors.FIRST_REPEAT].value == 1
+    assert measured("t5")[vectors.FIRST_REPEAT].value == 17
     for name in ("sinusoidal", "rope", "alibi", "learned", "integers"):
         assert str(measured(name)[vectors.FIRST_REPEAT].value).startswith("none up to ")
     assert measured("learned")[vectors.FIRST_REPEAT].value == f"none up to {L - 1}"
 
 
-def test_the_first_repeat_is_found() -> None:
+def test_the_earliest_repeat_is_found() -> None:
     generator = torch.Generator().manual_seed(3)
     rows = torch.randn(500, 6, generator=generator, dtype=torch.float64)
     assert vectors.first_repeat(rows) is None
@@ -56,18 +57,17 @@ def test_the_first_repeat_is_found() -> None:
     assert vectors.first_repeat(rows) == (77, 301)
 
 
-def test_only_relative_positions_in_the_sequence_change_with_its_length(measured: Measured) -> None:
+def test_only_scaled_positions_change_with_the_length_of_the_sequence(measured: Measured) -> None:
     # position 63 is 1 in 64 tokens, 63/255 in 256
     assert value(measured("scaled_integers"), vectors.LENGTH_CHANGE) == pytest.approx(1 - 63 / 255)
     for name in ("sinusoidal", "binary", "learned", "rope", "alibi", "nope", "fire"):
         assert value(measured(name), vectors.LENGTH_CHANGE) < 1e-12
 
 
-def test_magnitudes(measured: Measured) -> None:
-    assert value(measured("sinusoidal"), vectors.RMS) == pytest.approx(
-        math.sqrt(0.5)
-    )  # |p|^2 = D/2
-    assert value(measured("rope"), vectors.RMS) == pytest.approx(1)  # a rotation keeps the norm
+def test_magnitudes_equal_their_closed_forms(measured: Measured) -> None:
+    # sinusoids: |p|^2 = D/2; a rotation keeps the norm of the all-ones vector
+    assert value(measured("sinusoidal"), vectors.RMS) == pytest.approx(math.sqrt(0.5))
+    assert value(measured("rope"), vectors.RMS) == pytest.approx(1)
     assert value(measured("integers"), vectors.MAX_FAR) == 100_000
     assert value(measured("alibi"), vectors.MAX_WITHIN_L) == pytest.approx(SLOPES[0] * (L - 1))
     assert value(measured("alibi"), vectors.MAX_FAR) == pytest.approx(SLOPES[0] * 100_000)
@@ -94,7 +94,7 @@ def test_sinusoids_and_rotations_have_a_linear_relation_and_digits_do_not(
     assert "too few" in measured("learned")["linear residual k=64"].description
 
 
-def test_the_linear_residual_of_integers(measured: Measured) -> None:
+def test_the_linear_residual_of_integers_equals_its_closed_form(measured: Measured) -> None:
     # all channels are m: the best map is m -> c m, with residual |m + k - c m| relative to k
     m, k = np.arange(2048 - 16.0), 16
     c = (m @ (m + k)) / (m @ m)
@@ -102,8 +102,10 @@ def test_the_linear_residual_of_integers(measured: Measured) -> None:
     assert value(measured("integers"), "linear residual k=16") == pytest.approx(residual)
 
 
-def test_near_constant_channels_of_sinusoids(inspected: Build) -> None:
-    # a channel moves by 2 |sin(f / 2)| / sqrt 2 on average over a period, its RMS is 1 / sqrt 2
+def test_the_near_constant_channels_of_sinusoids_follow_from_their_frequencies(
+    inspected: Build,
+) -> None:
+    # over a period, the RMS change per token is 2 |sin(f / 2)| / sqrt 2, and the RMS is 1 / sqrt 2
     at_width = dict(
         zip(vectors.WIDTHS, vectors.measure_constant_channels(inspected("sinusoidal")), strict=True)
     )
@@ -123,8 +125,8 @@ def test_scores_of_relative_encodings_do_not_change_under_shifts(measured: Measu
     assert value(measured("binary"), "product shift error") > 0.1
 
 
-def test_expected_scores_in_closed_form(inspected: Build) -> None:
-    root = math.sqrt(HEAD)
+def test_expected_scores_equal_their_closed_forms(inspected: Build) -> None:
+    root = math.sqrt(HEAD_WIDTH)
     rope = expected_scores(inspected("rope"), 100, identical=True)
     alibi = expected_scores(inspected("alibi"), 100, identical=True)
     nope = expected_scores(inspected("nope"), 100, identical=True)
@@ -140,8 +142,8 @@ def test_sinusoids_add_their_inner_product_to_expected_scores(inspected: Build) 
     random = expected_scores(inspected("sinusoidal"), 100, identical=False).sum(0)
     frequencies = [10_000.0 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
     for n in (0, 1, 7, 99):
-        product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD)
-        assert equal[n].item() == pytest.approx(HEADS * math.sqrt(HEAD) + product)
+        product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD_WIDTH)
+        assert equal[n].item() == pytest.approx(HEADS * math.sqrt(HEAD_WIDTH) + product)
         assert random[n].item() == pytest.approx(product)
 
 
@@ -151,7 +153,7 @@ def test_distances_beyond_the_maximum_length_have_no_expected_score(inspected: B
     assert at_16 is None and at_train_length == at_4_train_lengths
 
 
-def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:
+def test_effective_windows_of_alibi_and_nope_equal_their_closed_forms(measured: Measured) -> None:
     longest = 4 * L
 
     def window(slope: float) -> int:  # of a geometric series, cut off at 4 L
@@ -163,29 +165,31 @@ def test_effective_windows_of_alibi_and_nope(measured: Measured) -> None:
     assert value(measured("nope"), "widest window") == math.ceil(0.9 * longest)
 
 
-def test_effective_windows_of_a_window_and_of_kept_tokens() -> None:
+def test_effective_windows_are_limited_by_a_window_and_extended_by_kept_tokens() -> None:
     geometry, bias = Geometry(8, 1, 1, 100), torch.zeros(1, 100, dtype=torch.float64)
     assert effective_windows(Window(geometry, inner=NoPE, size=10), bias) == [9]
     assert effective_windows(Window(geometry, inner=NoPE, size=10, kept=10), bias) == [98]
 
 
-def test_extrapolation(measured: Measured, inspected: Build) -> None:
+def test_the_fraction_out_of_range_at_4l_equals_its_closed_form(
+    measured: Measured, inspected: Build
+) -> None:
     assert value(measured("learned"), "max length") == L
     assert str(L) in measured("learned")["finite at 4L"].description
-    new = sum(2 * math.pi / f > L - 1 for f in FREQUENCIES) / len(FREQUENCIES)
-    assert value(measured("rope"), "out of range at 4L") == new == 0.5
+    longer_than_l = sum(2 * math.pi / f > L - 1 for f in FREQUENCIES) / len(FREQUENCIES)
+    assert value(measured("rope"), "out of range at 4L") == longer_than_l == 0.5
     assert value(measured("alibi"), "out of range at 4L") == 1
     assert value(measured("binary"), "out of range at 4L") == 2 / WIDTH  # digits of 64 and 128
     for name in ("nope", "scaled_integers"):
         assert value(measured(name), "out of range at 4L") == 0
         assert value(measured(name), "finite at 4L") == 1
-    *_, last_bucket_at_113 = measure_extrapolation(inspected("t5", "train_length=128"))
-    assert last_bucket_at_113.value == 0
+    *_, out_of_range = measure_extrapolation(inspected("t5", "train_length=128"))
+    assert out_of_range.value == 0  # the last bucket begins at a distance of 113
 
 
-def test_low_precision_in_closed_form(inspected: Build) -> None:
+def test_low_precision_errors_equal_their_closed_forms(inspected: Build) -> None:
     values, positions = score_errors(inspected("alibi"), 100_000)
-    # bfloat16 has 8 significant bits: at 100,000 all 64 positions become 99,840, all distances 0
+    # bfloat16 has 8 significant bits: the last 64 positions are rounded to 99,840, all distances 0
     assert positions["bfloat16"] == pytest.approx(SLOPES[0] * 63)
     assert math.isinf(positions["float16"])  # whose maximum is 65,504
     assert values["float16"] < values["bfloat16"] < 0.1 < values["int8"]
@@ -195,7 +199,7 @@ def test_low_precision_in_closed_form(inspected: Build) -> None:
     assert set(nope.values()) == {0.0}
 
 
-def test_axes(measured: Measured) -> None:
+def test_the_number_of_axes_is_two_if_both_coordinates_affect_scores(measured: Measured) -> None:
     counts = {
         name: value(measured(name), "axes") for name in ("rope", "sinusoidal", "alibi", "nope")
     }
@@ -205,7 +209,7 @@ def test_axes(measured: Measured) -> None:
     )
 
 
-def test_cost(measured: Measured) -> None:
+def test_the_cost_includes_parameters_buffers_kernel_and_time(measured: Measured) -> None:
     assert value(measured("learned"), "parameters") == L * WIDTH
     assert value(measured("t5"), "parameters") == 32 * HEADS
     assert value(measured("rope"), "parameters") == value(measured("rope"), "buffers") == 0
@@ -216,7 +220,7 @@ def test_cost(measured: Measured) -> None:
     assert value(measured("nope"), "time") > 0
 
 
-def test_ideal_properties(measured: Measured) -> None:
+def test_ideal_properties_follow_from_the_measurements(measured: Measured) -> None:
     def answers(name: str) -> list[str | None]:
         cells = ideal_properties(measured(name))
         return [None if cell is None else str(cell).split()[0].strip(",") for cell in cells]

@@ -19,7 +19,7 @@ Rows = list[dict[str, str]]
 
 @pytest.fixture(scope="session")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunDirectory]:
-    """Trains runs of 10 steps at 24 tokens, evaluated at that length only; each choice once."""
+    """Trains a run of 10 steps at L = 24, evaluated only at L; runs are cached by overrides."""
     outputs = tmp_path_factory.mktemp("inspected") / "outputs"
     splits = [f"data.{split}={corpus}/{split}.txt" for split in ("train", "validation")]
     text = ["data=text", *splits, "tokenizer=byte"]
@@ -27,11 +27,12 @@ def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
 
     def train(*overrides: str) -> RunDirectory:
         if overrides not in runs:
-            words = [*(f"model.{value}" for value in MODEL), "train_length=24", "tokens=1920"]
-            words += ["batch_tokens=192", "validation.every_tokens=null", "evaluation.factors=[1]"]
-            words += ["trainer=cpu", "logger=none", f"outputs_dir={outputs}"]
-            task = any(word.startswith("data=") for word in overrides)
-            run = plan([[*words, *([] if task else text), *overrides]], [], "test", print)[0].run
+            base = [*(f"model.{value}" for value in MODEL), "train_length=24", "tokens=1920"]
+            base += ["batch_tokens=192", "validation.every_tokens=null", "evaluation.factors=[1]"]
+            base += ["trainer=cpu", "logger=none", f"outputs_dir={outputs}"]
+            has_data = any(override.startswith("data=") for override in overrides)
+            job_overrides = [*base, *([] if has_data else text), *overrides]
+            run = plan([job_overrides], [], "test", print)[0].run
             assert job([str(run.path)]) == FINISHED, run.status().error
             runs[overrides] = run
         return runs[overrides]
@@ -44,7 +45,7 @@ def rows(run: RunDirectory, table: str) -> Rows:
         return list(csv.DictReader(file))
 
 
-def test_a_page_tables_and_figures_of_a_rotary_run(
+def test_inspecting_a_rotary_run_writes_a_page_tables_and_figures(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=rope")
@@ -86,10 +87,10 @@ def test_a_page_tables_and_figures_of_a_rotary_run(
     }
     for name in ("norm", "variation"):
         total = sum(float(row[name]) for row in rows(run, "frequencies"))
-        assert total == pytest.approx(4 * 2 * 4)  # one for each length, layer and head
+        assert total == pytest.approx(4 * 2 * 4)  # 1 for each length, layer and head
 
 
-def test_an_encoding_whose_maximum_length_is_the_training_length(
+def test_a_run_limited_to_the_training_length_is_inspected_only_there(
     trained: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = trained("encoding=learned")
@@ -150,7 +151,7 @@ def test_an_invalid_command_gives_one_message_and_writes_nothing(
     assert not (run.path / "inspect").exists()
 
 
-def test_a_run_that_is_not_trained_is_an_error(
+def test_an_untrained_run_is_an_error(
     small_run: Callable[..., RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = small_run("encoding=nope")

@@ -23,12 +23,12 @@ def real(name: str, *distances: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("base", [1e3, 1e4])
-def test_exponentials_are_cosine_integrals(base: float) -> None:
+def test_integrals_of_exponential_spectra_are_cosine_integrals(base: float) -> None:
     expected = (sici(DISTANCES)[1] - sici(DISTANCES / base)[1]) / np.log(base)
     assert exponential_integral(DISTANCES, base).real == pytest.approx(expected, abs=1e-12)
 
 
-def test_powers_are_sine_over_m_and_fresnel_integrals() -> None:
+def test_integrals_of_power_spectra_are_sine_over_m_and_fresnel_integrals() -> None:
     assert power_integral(DISTANCES, 1.0).real == pytest.approx(
         np.sin(DISTANCES) / DISTANCES, abs=1e-12
     )
@@ -39,11 +39,11 @@ def test_powers_are_sine_over_m_and_fresnel_integrals() -> None:
 
 
 def test_only_linear_frequencies_cross_zero_within_512_tokens() -> None:
-    crosses = {name for name in INTEGRALS if real(name, *WITHIN_512).min() < 0}
-    assert crosses == {"t"}
+    crossing = {name for name in INTEGRALS if real(name, *WITHIN_512).min() < 0}
+    assert crossing == {"t"}
 
 
-def test_powers_fall_faster_at_short_range_and_exponentials_at_long_range() -> None:
+def test_power_spectra_decay_faster_at_short_range_and_exponential_spectra_at_long_range() -> None:
     short = {name: float(np.diff(real(name, 0.001, 4))[0]) for name in INTEGRALS}
     long = {name: float(np.diff(real(name, 128, 512))[0]) for name in INTEGRALS}
     assert max(short[name] for name in POWERS) < min(short[name] for name in EXPONENTIALS)
@@ -51,12 +51,12 @@ def test_powers_fall_faster_at_short_range_and_exponentials_at_long_range() -> N
 
 
 @pytest.mark.parametrize(("name", "base"), [("10000^-t", 1e4), ("1000^-t", 1e3)])
-def test_exponentials_cross_zero_near_0_617_of_their_base(name: str, base: float) -> None:
+def test_exponential_spectra_cross_zero_at_0_617_times_their_base(name: str, base: float) -> None:
     assert real(name, 0.6 * base)[0] > 0 > real(name, 0.64 * base)[0]
 
 
 def test_the_mean_over_frequencies_tends_to_the_integral() -> None:
     distances = np.array([1.0, 8, 30])
     for spectrum in SPECTRA:
-        phasors = mean_complex_exponential(spectrum.frequencies(20_000), distances)
-        assert phasors == pytest.approx(spectrum.integral(distances), abs=2e-3)
+        means = mean_complex_exponential(spectrum.frequencies(20_000), distances)
+        assert means == pytest.approx(spectrum.integral(distances), abs=2e-3)

@@ -17,22 +17,22 @@ from posenc.inspect.run.rotary_frequencies import (
 )
 from posenc.model.build import build_encoding
 
-LENGTH, HEADS, WIDTH = 13, 4, 8
-Built = Callable[..., Encoding]
+LENGTH, HEADS, HEAD_WIDTH = 13, 4, 8
+MakeEncoding = Callable[..., Encoding]
 
 
 @pytest.fixture
-def encoding(configured: Callable[..., DictConfig]) -> Built:
+def make_encoding(configured: Callable[..., DictConfig]) -> MakeEncoding:
     return lambda *overrides: build_encoding(configured(*overrides), [])
 
 
-def random(seed: int) -> Tensor:
+def random_heads(seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(2, HEADS, LENGTH, WIDTH, generator=generator, dtype=torch.float64)
+    return torch.randn(2, HEADS, LENGTH, HEAD_WIDTH, generator=generator, dtype=torch.float64)
 
 
 def layer_inputs(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> LayerInputs:
-    layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * WIDTH).double()
+    layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * HEAD_WIDTH).double()
     pos = encoding.positions(LENGTH, q.device)
     rotated = layer.rotate(x, q, k, pos)
     return LayerInputs(index, layer, x, *rotated, torch.zeros_like(q), pos)
@@ -52,10 +52,10 @@ def centered(row: list[float]) -> list[float]:
     return [value - sum(row) / len(row) for value in row]
 
 
-def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> None:
-    q, k = random(1), random(2)
-    norm, variation = frequency_fractions(encoding("encoding=rope"), q, k)
-    half = WIDTH // 2
+def test_fractions_equal_loops_over_pairs_and_frequencies(make_encoding: MakeEncoding) -> None:
+    q, k = random_heads(1), random_heads(2)
+    norm, variation = frequency_fractions(make_encoding("encoding=rope"), q, k)
+    half = HEAD_WIDTH // 2
     for h in range(HEADS):
         bounds, parts, whole = [0.0] * half, [0.0] * half, 0.0
         for b in range(2):
@@ -65,7 +65,7 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> No
                     for g in range(half):
                         a = complex(q[b, h, i, g], q[b, h, i, g + half])
                         c = complex(k[b, h, j, g], k[b, h, j, g + half])
-                        angle = (i - j) * 10000 ** (-2 * g / WIDTH)
+                        angle = (i - j) * 10000 ** (-2 * g / HEAD_WIDTH)
                         rotation = complex(math.cos(angle), math.sin(angle))
                         rows[g].append((a * c.conjugate() * rotation).real)
                         bounds[g] += abs(a) * abs(c)
@@ -89,48 +89,57 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(encoding: Built) -> No
         (["encoding=randomized"], 4),
     ],
 )
-def test_fractions_sum_to_one(encoding: Built, overrides: list[str], groups: int) -> None:
-    for fractions in frequency_fractions(encoding(*overrides), random(3), random(4)):
+def test_fractions_sum_to_one(
+    make_encoding: MakeEncoding, overrides: list[str], groups: int
+) -> None:
+    for fractions in frequency_fractions(
+        make_encoding(*overrides), random_heads(3), random_heads(4)
+    ):
         assert fractions.shape == (HEADS, groups)
         assert fractions.sum(-1).tolist() == pytest.approx([1.0] * HEADS)
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_a_score_in_one_pair_of_channels_belongs_to_one_frequency(
-    encoding: Built, layout: str
+    make_encoding: MakeEncoding, layout: str
 ) -> None:
     pair = [2, 6] if layout == "half" else [4, 5]
-    rest = [c for c in range(WIDTH) if c not in pair]
-    q, k = random(5).index_fill(-1, torch.tensor(rest), 0), random(6)
-    rope = encoding("encoding=rope", f"encoding.layout={layout}")
+    rest = [c for c in range(HEAD_WIDTH) if c not in pair]
+    q, k = random_heads(5).index_fill(-1, torch.tensor(rest), 0), random_heads(6)
+    rope = make_encoding("encoding=rope", f"encoding.layout={layout}")
     for fractions in frequency_fractions(rope, q, k):
         expected = torch.tensor([0.0, 0, 1, 0]).double().expand_as(fractions)
         assert torch.allclose(fractions, expected)
 
 
-def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(encoding: Built) -> None:
-    base = [10000 ** (-2 * g / WIDTH) for g in range(WIDTH // 2)]
+def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(
+    make_encoding: MakeEncoding,
+) -> None:
+    expected = [10000 ** (-2 * g / HEAD_WIDTH) for g in range(HEAD_WIDTH // 2)]
     for name in ("rope", "log_n", "window"):
-        channels = rotary_channels(encoding(f"encoding={name}").at_layer(0), 50)
-        assert channels is not None and channels.frequencies.tolist() == pytest.approx(base), name
-    half = rotary_channels(encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
-    assert half is not None and half.frequencies.tolist() == pytest.approx([1, 0.01, 0])
-    assert half.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
-    mixed = encoding("encoding=rnope")
+        channels = rotary_channels(make_encoding(f"encoding={name}").at_layer(0), 50)
+        assert channels is not None, name
+        assert channels.frequencies.tolist() == pytest.approx(expected), name
+    partial = rotary_channels(make_encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
+    assert partial is not None and partial.frequencies.tolist() == pytest.approx([1, 0.01, 0])
+    assert partial.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
+    mixed = make_encoding("encoding=rnope")
     assert (
         rotary_channels(mixed.at_layer(0), 50) is not None
         and rotary_channels(mixed.at_layer(1), 50) is None
     )
     for name in ("nope", "alibi", "sinusoidal", "self_extend"):
-        assert rotary_channels(encoding(f"encoding={name}"), 50) is None
+        assert rotary_channels(make_encoding(f"encoding={name}"), 50) is None
 
 
-def test_gates_without_content_follow_from_their_offset(encoding: Built) -> None:
-    fox = encoding("encoding=fox").double()
+def test_forget_gates_without_content_follow_from_their_offsets(
+    make_encoding: MakeEncoding,
+) -> None:
+    fox = make_encoding("encoding=fox").double()
     offsets = torch.tensor([-1.0, 0.5, 2.0, 5.0]).double()
     with torch.no_grad():
         fox.get_parameter("offset")[1] = offsets
-    inputs = layer_inputs(fox, random(7), random(8), index=1)
+    inputs = layer_inputs(fox, random_heads(7), random_heads(8), index=1)
     sums = ForgetGates(1, HEADS)
     for block in inputs.blocks():
         sums.observe(block)

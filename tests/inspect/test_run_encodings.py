@@ -1,4 +1,4 @@
-"""The analysis of a run supports every combination of hooks, and writes its page."""
+"""Runs with every combination of hooks can be analyzed, and the analysis writes a page."""
 
 from collections.abc import Callable
 from itertools import product
@@ -14,20 +14,20 @@ from posenc.inspect.run.run_measurements import RunMeasurements, TrainedRun, mea
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding, build_model
 
-TRAINED, VOCABULARY = 24, 40
-BF16 = ["alibi", "cope", "dape_alibi", "fire", "fox", "learned", "path", "rope", "t5"]
+TRAIN_LENGTH, VOCABULARY = 24, 40
+BF16_ENCODINGS = ["alibi", "cope", "dape_alibi", "fire", "fox", "learned", "path", "rope", "t5"]
 SENTENCE = torch.tensor([3, 7, 9, 11, 7])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "precision"),
-    [*product(ONE_PER_HOOKS, ["float32"]), *product(BF16, ["bf16"])],
+    [*product(ONE_PER_HOOKS, ["float32"]), *product(BF16_ENCODINGS, ["bf16"])],
 )
 def test_an_encoding_is_measured_up_to_its_maximum_length(
     configured: Callable[..., DictConfig], encoding: str, precision: str
 ) -> None:
-    measurements = measured(configured, encoding, precision)
+    measurements = measure_untrained(configured, encoding, precision)
     rows = measurements.tables["heads"]
     assert {row["layer"] for row in rows} == set(range(num_layers(encoding)))
     for row in rows:
@@ -35,7 +35,7 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
         assert 0 <= row["distance"] <= row["length"] and row["entropy"] >= 0, row
     expected = {"embeddings", "equal_tokens", "scores", "attention_by_position"}
     assert expected <= set(measurements.tables)
-    for part in run_results("run", encoding, measurements, TRAINED).tables:
+    for part in run_results("run", encoding, measurements, TRAIN_LENGTH).tables:
         assert all(len(row) == len(part.table.columns) for row in part.table.rows), part.file_stem
 
 
@@ -44,7 +44,8 @@ def test_an_encoding_is_measured_up_to_its_maximum_length(
 def test_a_page_is_written(
     configured: Callable[..., DictConfig], encoding: str, tmp_path: Path
 ) -> None:
-    results = run_results("run", encoding, measured(configured, encoding, "float32"), TRAINED)
+    measurements = measure_untrained(configured, encoding, "float32")
+    results = run_results("run", encoding, measurements, TRAIN_LENGTH)
     page = write_inspection(tmp_path, results, "posenc inspect run=run").read_text()
     for part in results.tables:
         assert (tmp_path / f"{part.file_stem}.csv").is_file() and part.table.title in page
@@ -53,21 +54,20 @@ def test_a_page_is_written(
             assert (tmp_path / f"{figure.file_stem}.{kind}").stat().st_size > 100
 
 
-def measured(
+def measure_untrained(
     configured: Callable[..., DictConfig], encoding: str, precision: str
 ) -> RunMeasurements:
-    """Measures a model that has not been trained."""
+    """Measure a model that has not been trained."""
     layers = f"model.layers={num_layers(encoding)}"
-    words = [f"encoding={encoding}", layers, f"train_length={TRAINED}"]
-    config = configured(*words)
+    config = configured(f"encoding={encoding}", layers, f"train_length={TRAIN_LENGTH}")
     model = build_model(config, VOCABULARY)
-    limit = model.encoding.max_length() or 3 * TRAINED
+    limit = model.encoding.max_length() or 3 * TRAIN_LENGTH
     generator = torch.Generator().manual_seed(1)
     windows = {
         length: torch.randint(VOCABULARY, (2, length), generator=generator)
-        for length in (TRAINED, 3 * TRAINED)
+        for length in (TRAIN_LENGTH, 3 * TRAIN_LENGTH)
         if length <= limit
     }
     initial = build_encoding(config, [])
     run = TrainedRun(model, initial, VOCABULARY, windows, SENTENCE, precision)
-    return measure_run(run, lambda what: None)
+    return measure_run(run, lambda message: None)

@@ -27,12 +27,12 @@ from posenc.inspect.run.trained_parameters import (
 from posenc.model.build import build_encoding, build_model
 from posenc.model.transformer import Decoder
 
-VOCABULARY, WIDTH, TRAINED = 30, 32, 24
-Built = Callable[..., Decoder]
+VOCABULARY, WIDTH, TRAIN_LENGTH = 30, 32, 24
+MakeModel = Callable[..., Decoder]
 
 
 @pytest.fixture
-def built(configured: Callable[..., DictConfig]) -> Built:
+def make_model(configured: Callable[..., DictConfig]) -> MakeModel:
     return lambda *overrides: build_model(configured(*overrides), VOCABULARY).double()
 
 
@@ -47,7 +47,7 @@ def test_parameters_are_listed_before_and_after_training(
     initial, trained = build_encoding(config, []), build_encoding(config, [])
     with torch.no_grad():
         trained.get_parameter("table")[3, 2] += 1
-    rows = parameter_rows(initial, trained, TRAINED)
+    rows = parameter_rows(initial, trained, TRAIN_LENGTH)
     assert len(rows) == 32 * 4
     differ = [row for row in rows if row["trained"] != row["initial"]]
     assert [(row["parameter"], row["index"]) for row in differ] == [("table", "3,2")]
@@ -63,7 +63,7 @@ def test_trainable_frequencies_are_in_radians_per_token(
         trained.get_parameter("sinusoids.offset").add_(0.25)
     rows = [
         r
-        for r in parameter_rows(initial, trained, TRAINED)
+        for r in parameter_rows(initial, trained, TRAIN_LENGTH)
         if r["parameter"] == "sinusoids.frequencies"
     ]
     base = [10000 ** (-2 * i / 8) for i in range(4)]
@@ -80,8 +80,8 @@ def test_a_large_table_is_summarized_by_norms(configured: Callable[..., DictConf
     assert rows[5]["trained"] == pytest.approx(0.5 * WIDTH**0.5)
 
 
-def test_the_norm_of_sinusoids_is_the_root_of_half_their_width(built: Built) -> None:
-    model = built("encoding=sinusoidal")
+def test_the_norm_of_sinusoids_is_the_root_of_half_their_width(make_model: MakeModel) -> None:
+    model = make_model("encoding=sinusoidal")
     rows = {
         row["vectors"]: row for row in embedding_rows(model, VOCABULARY, random_tokens(2, 60), 60)
     }
@@ -95,8 +95,10 @@ def test_the_norm_of_sinusoids_is_the_root_of_half_their_width(built: Built) -> 
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "randomized"])
-def test_encodings_without_position_embeddings(built: Built, encoding: str) -> None:
-    model = built(f"encoding={encoding}")
+def test_encodings_that_add_nothing_have_no_position_embeddings(
+    make_model: MakeModel, encoding: str
+) -> None:
+    model = make_model(f"encoding={encoding}")
     assert position_embeddings(model.encoding, 30, model.device) is None
 
 
@@ -110,12 +112,15 @@ def test_covariance_equals_loops_over_channels() -> None:
         for pairs in [list(zip(columns, means, strict=True))]
         for x, m in pairs
     ]
-    on = [covariance[i][i] for i in range(5)]
-    off = [covariance[i][j] for i in range(5) for j in range(5) if i != j]
-    row = embedding_statistics("made", vectors)
-    assert row["diagonal_ratio"] == pytest.approx((sum(on) / 5) / (sum(map(abs, off)) / 20))
-    squares = sum(c**2 for c in on), sum(c**2 for c in on + off)
-    assert row["diagonal_fraction"] == pytest.approx(squares[0] / squares[1])
+    diagonal = [covariance[i][i] for i in range(5)]
+    off_diagonal = [covariance[i][j] for i in range(5) for j in range(5) if i != j]
+    row = embedding_statistics("correlated", vectors)
+    assert row["diagonal_ratio"] == pytest.approx(
+        (sum(diagonal) / 5) / (sum(map(abs, off_diagonal)) / 20)
+    )
+    diagonal_squares = sum(c**2 for c in diagonal)
+    all_squares = diagonal_squares + sum(c**2 for c in off_diagonal)
+    assert row["diagonal_fraction"] == pytest.approx(diagonal_squares / all_squares)
 
 
 def test_independent_channels_have_about_the_expected_ratio() -> None:
@@ -141,8 +146,10 @@ def test_a_pair_is_a_token_and_its_previous_occurrence() -> None:
         assert i < j and tokens[b, i] != tokens[b, j]
 
 
-def test_hidden_states_and_their_distance(built: Built) -> None:
-    model, tokens = built("encoding=rope"), random_tokens(2, 20)
+def test_hidden_states_are_those_of_the_model_and_their_distance_is_normalized(
+    make_model: MakeModel,
+) -> None:
+    model, tokens = make_model("encoding=rope"), random_tokens(2, 20)
     states = hidden_states(model, tokens)
     assert states.shape == (3, 2, 20, WIDTH)
     assert torch.allclose(states[0], model.embedding(tokens) * WIDTH**0.5)
@@ -155,17 +162,19 @@ def test_hidden_states_and_their_distance(built: Built) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "t5"])
-def test_relative_encodings_do_not_distinguish_equal_tokens(built: Built, encoding: str) -> None:
-    model = built(f"encoding={encoding}")
+def test_relative_encodings_do_not_distinguish_equal_tokens(
+    make_model: MakeModel, encoding: str
+) -> None:
+    model = make_model(f"encoding={encoding}")
     rows = sentence_rows(model, torch.tensor([4, 7, 9, 11, 7]))
     same = [row["distance"] for row in rows if row["text"] == "same token everywhere"]
     assert same == pytest.approx([0.0] * 3, abs=1e-9)
     sentence = [row["distance"] for row in rows if row["text"] == "sentence"]
-    assert sentence[0] == 0 and min(sentence[1:]) > 1e-3  # causal: the tokens before differ
+    assert sentence[0] == 0 and min(sentence[1:]) > 1e-3  # the preceding tokens differ
 
 
-def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(built: Built) -> None:
-    model = built("encoding=sinusoidal")
+def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(make_model: MakeModel) -> None:
+    model = make_model("encoding=sinusoidal")
     rows = sentence_rows(model, torch.tensor([4, 7, 9, 11, 7]))
     token = (WIDTH**0.5 * model.get_parameter("embedding.weight").detach()[7]).tolist()
     vectors = [
@@ -180,17 +189,17 @@ def test_sinusoids_distinguish_equal_tokens_from_the_first_layer(built: Built) -
     ] == pytest.approx(expected)
 
 
-def test_a_text_is_split_at_the_training_length(built: Built) -> None:
-    model, tokens = built("encoding=nope"), random_tokens(4, 60)
-    rows = text_rows(model, tokens, TRAINED)
+def test_pairs_in_a_text_are_split_at_the_training_length(make_model: MakeModel) -> None:
+    model, tokens = make_model("encoding=nope"), random_tokens(4, 60)
+    rows = text_rows(model, tokens, TRAIN_LENGTH)
     later = identical_pairs(tokens).later
     by_depth = {(row["text"], row["depth"]): row for row in rows}
-    assert by_depth["text within L", 0]["pairs"] == int((later < TRAINED).sum())
-    assert by_depth["text beyond L", 0]["pairs"] == int((later >= TRAINED).sum())
+    assert by_depth["text within L", 0]["pairs"] == int((later < TRAIN_LENGTH).sum())
+    assert by_depth["text beyond L", 0]["pairs"] == int((later >= TRAIN_LENGTH).sum())
     assert by_depth["text beyond L", 0]["distance"] == 0 < by_depth["text beyond L", 0]["different"]
 
 
-def test_a_sentence_without_a_repetition_is_an_error(built: Built) -> None:
+def test_a_sentence_without_a_repetition_is_an_error(make_model: MakeModel) -> None:
     assert last_repeated(torch.tensor([1, 2, 3, 2, 1])) == (0, 4)
     with pytest.raises(ConfigError, match="twice"):
-        sentence_rows(built("encoding=nope"), torch.tensor([1, 2, 3]))
+        sentence_rows(make_model("encoding=nope"), torch.tensor([1, 2, 3]))

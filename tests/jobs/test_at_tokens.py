@@ -1,4 +1,4 @@
-"""`evaluation.at_tokens`: one run is evaluated after several numbers of training tokens."""
+"""`evaluation.at_tokens`: a run is evaluated at several token counts during its training."""
 
 from collections.abc import Callable
 from itertools import count
@@ -64,13 +64,13 @@ def finished(run: RunDirectory) -> RunDirectory:
 
 
 def stop_after(run: RunDirectory, checks: int) -> None:
-    """Stop the job once it has checked for its launcher `checks` times: once per step or batch."""
+    """Stop the job as if its launcher had died after `checks` checks, one per step or batch."""
     calls = count()
     assert job([str(run.path)], lambda: next(calls) < checks) == INTERRUPTED
 
 
 def measured(run: RunDirectory) -> dict[tuple[Any, ...], list[Any]]:
-    """The sums of each row by its key; no two rows may have the same key."""
+    """Return the MEASURED values of each row by its key, which must be unique."""
     rows = run.rows()
     by_key = {measurement_key(row): [row[name] for name in MEASURED] for row in rows}
     assert len(by_key) == len(rows)
@@ -90,7 +90,7 @@ def test_budgets_do_not_change_training(planned: Plan, uninterrupted: RunDirecto
 
 
 def test_rows_at_a_budget_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
-    """Without a schedule, the first 10 of 20 steps are those of a run of 10 steps."""
+    """With a constant schedule, the first 10 of 20 steps are those of a run of 10 steps."""
     constant = ("encoding=rope", "schedule=constant", "schedule.warmup_fraction=0")
     swaps = "evaluation.swaps=[none,window,log_n]"
     run = finished(planned(*constant, BUDGETS, swaps, "name=long"))
@@ -115,10 +115,10 @@ def test_losses_by_position_and_block_are_kept_for_each_budget(uninterrupted: Ru
         assert by_block.sum() == pytest.approx(row["sum"], rel=1e-12)
 
 
-def test_an_interrupted_run_has_the_same_rows_once(
+def test_an_interrupted_run_has_the_rows_of_an_uninterrupted_one(
     planned: Plan, uninterrupted: RunDirectory
 ) -> None:
-    """The run is stopped between the two budgets, and again when it has evaluated the first."""
+    """The run is stopped between the two budgets, and again after it has evaluated the first."""
     run = planned(*DROPOUT, "name=stopped")
     stop_after(run, 9)
     assert [weights.step for weights in list_weights(run.checkpoints)] == [5]

@@ -27,7 +27,7 @@ JOB = [sys.executable, "-m", "posenc.jobs.job"]
 
 
 def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.Popen[bytes]:
-    """Start the run's job, with `torchrun` as its launcher if that is given."""
+    """Start the run's job, with `torchrun` as its launcher if given."""
     command = [*torchrun, *JOB[1:]] if torchrun else JOB
     env = os.environ | environment
     with run.log_file.open("ab") as log:
@@ -37,8 +37,8 @@ def start(run: RunDirectory, *torchrun: str, **environment: str) -> subprocess.P
 def finish(run: RunDirectory) -> RunDirectory:
     """Run or resume a run: in this process for one device, in new processes for several.
 
-    Like a launcher, restart a run whose rank was aborted: PyTorch's communication threads do this
-    now and then on CPUs (docs/scaling.md).
+    Like a launcher, restart a run one of whose ranks was aborted: on CPUs, PyTorch's communication
+    threads occasionally abort their process (docs/scaling.md).
     """
     if run.config().devices == 1:
         assert main([str(run.path)]) == FINISHED, run.status().error
@@ -116,7 +116,7 @@ def port() -> Iterator[str]:
         yield str(bound.getsockname()[1])
 
 
-ADAMW = "optimizer=adamw"  # Muon amplifies the rounding in which these runs differ
+ADAMW = "optimizer=adamw"  # Muon amplifies the rounding differences between these runs
 DROPOUT = (ADAMW, "model.dropout=0.2", "micro_batch_tokens=96")
 DROPPED_ENCODING = ("encoding=drope", "encoding@encoding.inner=t5", "encoding.dropped_fraction=0.5")
 ADAPTIVE_EMBEDDING = (
@@ -146,7 +146,7 @@ def test_two_devices_train_and_evaluate_like_one(
 
 
 @pytest.mark.slow
-def test_the_accuracy_on_two_devices_is_that_on_one(task_job: list[str]) -> None:
+def test_the_accuracy_on_two_devices_equals_that_on_one(task_job: list[str]) -> None:
     one, two = (
         finish(plan([[*task_job, ADAMW, *overrides]], [], "test", print)[0].run)
         for overrides in (("name=on-1",), ("devices=2", "name=on-2"))
@@ -160,11 +160,14 @@ def test_the_accuracy_on_two_devices_is_that_on_one(task_job: list[str]) -> None
 def test_killed_ranks_and_changed_numbers_of_devices_change_no_results(
     small_run: SmallRun,
 ) -> None:
-    """FSDP on two devices, rank 0 is killed; one device, stopped; DDP on two, rank 1 is killed."""
+    """FSDP on two devices until rank 0 is killed, then one device until the run is stopped.
+
+    Then DDP on two devices, until rank 1 is killed and again until the run is finished.
+    """
 
     def planned(*overrides: str) -> RunDirectory:
-        fast = "checkpoint.every_seconds=0.01"
-        return small_run(ADAMW, "encoding=t5", "name=moved", fast, *overrides)
+        frequent = "checkpoint.every_seconds=0.01"
+        return small_run(ADAMW, "encoding=t5", "name=moved", frequent, *overrides)
 
     uninterrupted = finish(small_run(ADAMW, "encoding=t5", "name=uninterrupted"))
     for step, overrides, rank in (

@@ -56,3 +56,11 @@ def test_an_encoding_trains_and_is_evaluated_beyond_its_training_length(
     assert sorted({row["length"] for row in run.rows()}) == lengths
     assert run.status().resolved["kernel"] in caplog.text
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING], caplog.text
+
+
+def test_a_model_whose_position_embeddings_were_dropped_is_evaluated_beyond_their_number(
+    small_run: SmallRun,
+) -> None:
+    run = small_run("encoding=drope", "encoding@encoding.inner=learned", "tokens=3840")
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    assert max(row["length"] for row in run.rows()) == 96

@@ -56,7 +56,7 @@ def finished_run(config: Any, index: int, seed: int) -> Run:
 
 @cache
 def jobs(name: str, size: str | None) -> list[Any]:
-    """Return all jobs in the first size of an experiment, and the first and the last in others."""
+    """Return all jobs of an experiment's first size, or the first and last job of another size."""
     words = [f"experiment={name}", *([f"size={size}"] if size else [])]
     overrides = expand_config(compose("train", words), [])
     if (name, size) != next(pair for pair in SIZES if pair[0] == name):

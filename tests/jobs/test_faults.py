@@ -15,10 +15,9 @@ import pytest
 import torch
 
 from posenc.cli import main as posenc
-from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
+from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.frozen_code import PACKAGE
 from posenc.jobs.job import main as job
-from posenc.jobs.run_job import FAILED
 from posenc.runs.files import append_jsonl, write_atomic
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.training import checkpoint
@@ -47,7 +46,7 @@ class Diverging(NoPE):
     def embed(self, x, pos):
         return x * self.factor
 
-class Broken(NoPE):  # but not in planning
+class Broken(NoPE):  # passes the checks before training
     def embed(self, x, pos):
         return x if len(pos) <= 7 or not self.training else x * (1 // len([]))
 '''
@@ -171,8 +170,8 @@ def test_a_job_that_starts_after_its_launcher_died_does_nothing(small_run: Small
 
 JUMPING_CLOCK = """
 import random, time
-true_time, draw = time.time, random.Random(3)
-time.time = lambda: true_time() + draw.choice((-86400.0, 0.0, 86400.0))
+true_time, rng = time.time, random.Random(3)
+time.time = lambda: true_time() + rng.choice((-86400.0, 0.0, 86400.0))
 """
 
 
@@ -189,7 +188,7 @@ def test_a_clock_that_jumps_changes_no_results(small_job: list[str], tmp_path: P
         cwd=tmp_path,
     )
     assert result.returncode == 0, result.stderr
-    assert re.search(r"finished in \d?\d:\d\d\n", result.stderr), result.stderr  # not a day
+    assert re.search(r"finished in \d?\d:\d\d\n", result.stderr), result.stderr  # without the jumps
     run = RunDirectory(uninterrupted.path.parents[1] / "jumping" / uninterrupted.name)
     assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()
     assert sums(run) == sums(uninterrupted)

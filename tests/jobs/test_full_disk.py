@@ -43,9 +43,9 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def start_training(job: list[str], *words: str) -> subprocess.Popen[str]:
+def start_training(overrides: list[str], *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "posenc", "train", *job, *words],
+        [sys.executable, "-m", "posenc", "train", *overrides, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,17 +53,18 @@ def start_training(job: list[str], *words: str) -> subprocess.Popen[str]:
     )
 
 
-def train(job: list[str], *words: str) -> subprocess.CompletedProcess[str]:
-    process = start_training(job, *words)
+def train(overrides: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    process = start_training(overrides, *words)
     output, error = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, output, error)
 
 
 @contextmanager
 def read_only(disk: Path) -> Iterator[None]:
-    """Mount the disk on itself, read-only.
+    """Cover the disk with a read-only bind mount of itself.
 
-    Files that are open stay writable, because the kernel refuses to make their mount read-only.
+    The kernel refuses to remount the disk itself read-only while files on it are open for writing;
+    these files stay writable.
     """
     subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
     try:
@@ -117,7 +118,7 @@ def test_a_sweep_that_cannot_be_planned_on_a_full_disk_gets_one_message(
 def test_a_run_whose_disk_becomes_read_only_is_interrupted_and_resumes(
     small_run: Callable[..., RunDirectory], small_job: list[str], small_disk: Path
 ) -> None:
-    """The disk becomes read-only in training, and again in the evaluation of the resumed run."""
+    """The disk becomes read-only during training, and again while the resumed run is evaluated."""
     longer = ["tokens=19200", "evaluation.factors=[1,16]", "evaluation.batch_tokens=384"]
     uninterrupted = small_run(*longer, "name=uninterrupted")
     assert job([str(uninterrupted.path)]) == FINISHED

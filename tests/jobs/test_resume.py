@@ -39,7 +39,7 @@ def sums(run: RunDirectory) -> list[tuple[int, str, float, int]]:
 
 
 def finish(run: RunDirectory) -> RunDirectory:
-    """Run or resume a run in this process; a run to be interrupted gets a process of its own."""
+    """Run or resume a run in this process; `start` runs one in a process that can be killed."""
     assert main([str(run.path), "--threads", "1"]) == FINISHED, run.status().error
     assert run.status().state == "finished"
     return run
@@ -59,7 +59,7 @@ DROPPED_RANDOMIZED = (
 
 
 @pytest.mark.parametrize(
-    ("number", "overrides"),
+    ("stop_signal", "overrides"),
     [
         (signal.SIGKILL, DROPOUT),
         pytest.param(signal.SIGTERM, DROPOUT, marks=pytest.mark.slow),
@@ -69,7 +69,7 @@ DROPPED_RANDOMIZED = (
     ],
 )
 def test_a_resumed_run_has_the_results_of_an_uninterrupted_one(
-    small_run: SmallRun, tmp_path: Path, number: signal.Signals, overrides: tuple[str, ...]
+    small_run: SmallRun, tmp_path: Path, stop_signal: signal.Signals, overrides: tuple[str, ...]
 ) -> None:
     """The run is stopped twice; it writes a checkpoint after almost every step."""
     uninterrupted = finish(small_run(*overrides, "name=uninterrupted"))
@@ -77,9 +77,9 @@ def test_a_resumed_run_has_the_results_of_an_uninterrupted_one(
     for step in (7, 23):
         process = start(run)
         wait_for_step(run, step, process)
-        os.kill(process.pid, number)
+        os.kill(process.pid, stop_signal)
         code = process.wait()
-        if number == signal.SIGTERM:
+        if stop_signal == signal.SIGTERM:
             assert code == INTERRUPTED
         assert run.status().state == "interrupted"
     finish(run)
@@ -141,7 +141,8 @@ def test_after_a_corrupt_checkpoint_the_previous_one_is_used(
     wait_for_step(run, 20, process)
     process.kill()
     process.wait()
-    newest, previous, *_ = list_checkpoints(run.checkpoints)  # three until the oldest is deleted
+    # There are three if the process was killed before it deleted the oldest.
+    newest, previous, *_ = list_checkpoints(run.checkpoints)
     with newest.path.open("r+b") as file:
         file.seek(newest.path.stat().st_size // 2)
         file.write(b"\0\1\2\3garbage")
@@ -171,7 +172,7 @@ def test_a_run_with_missing_rows_resumes_from_a_checkpoint_before_them(
 
 
 @pytest.mark.parametrize("change", ["repeat", "reverse", "strip"])
-def test_a_run_whose_rows_are_not_one_per_step_is_not_continued(
+def test_a_run_without_exactly_one_row_per_step_is_not_resumed(
     small_run: SmallRun, change: str
 ) -> None:
     run = finish(small_run("evaluation.factors=[1]"))
@@ -202,7 +203,7 @@ def test_a_run_uses_neither_checkpoints_nor_results_of_another_run(
     assert posenc(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 1
 
 
-def test_a_finished_run_is_only_evaluated_at_new_lengths(small_run: SmallRun) -> None:
+def test_a_finished_run_is_evaluated_at_new_lengths_without_training(small_run: SmallRun) -> None:
     run = finish(small_run())
     checkpoint = list_checkpoints(run.checkpoints)[0]
     again = small_run("evaluation.factors=[1,4,8]")
@@ -274,7 +275,7 @@ def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
 
 
 def test_accumulated_micro_batches_equal_whole_batches(small_run: SmallRun) -> None:
-    adamw = "optimizer=adamw"  # Muon amplifies rounding
+    adamw = "optimizer=adamw"  # Muon amplifies rounding differences
     whole = small_run(adamw, "name=whole")
     micro = small_run(adamw, "name=micro", "micro_batch_tokens=48")
     assert main([str(whole.path)]) == main([str(micro.path)]) == FINISHED

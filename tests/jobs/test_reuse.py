@@ -30,9 +30,9 @@ def contents(run: RunDirectory) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in files}
 
 
-def test_a_copied_run_is_only_evaluated_at_new_lengths(small_job: list[str]) -> None:
-    at_l = [o.replace("[1,4]", "[1]") for o in small_job]
-    first = planned(at_l, "name=first")
+def test_a_copied_run_is_evaluated_at_new_lengths_without_training(small_job: list[str]) -> None:
+    at_train_length = [o.replace("[1,4]", "[1]") for o in small_job]
+    first = planned(at_train_length, "name=first")
     finish(first)
     before = contents(first)
     second = planned(small_job, "name=second", reuse=("first",))
@@ -46,7 +46,7 @@ def test_a_copied_run_is_only_evaluated_at_new_lengths(small_job: list[str]) -> 
     assert [row for row in second.rows() if row["length"] == 24] == first.rows()
 
 
-def test_a_run_with_all_results_is_finished_at_once(small_job: list[str]) -> None:
+def test_a_copied_run_with_all_requested_results_is_finished(small_job: list[str]) -> None:
     finish(planned(small_job, "name=first"))
     second = planned(small_job, "name=second", reuse=("other", "first"))
     assert second.status().state == "finished"

@@ -1,6 +1,6 @@
 """Two machines that share outputs_dir, each with its own hostname, processes and mounts.
 
-They are namespaces of one kernel, so the locks of NFS are not tested.
+They are namespaces of one kernel, so NFS locks are not tested.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Cached generation equals the uncached computation, for every encoding and beyond L."""
+"""Cached generation equals the uncached computation, also beyond the training length."""
 
 from functools import partial
 
@@ -72,7 +72,8 @@ def test_every_spectrum_predicts_the_same_with_and_without_a_cache(name: str) ->
 
 def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("posenc.model.generation.cache_unsupported_reason", lambda encoding: None)
-    for name in RECOMPUTED - {"olmo3"}:  # of its four layers here, only the last one has YaRN
+    # In olmo3 only the last layer depends on the length, and no cached value depends on that layer.
+    for name in RECOMPUTED - {"olmo3"}:
         assert largest_difference(build(f"encoding={name}")) > 1e-6, name
 
 

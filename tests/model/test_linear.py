@@ -1,4 +1,4 @@
-"""Linear maps by oneDNN have the outputs and gradients of PyTorch's."""
+"""The oneDNN linear operator has the outputs and gradients of PyTorch's."""
 
 import pytest
 import torch
@@ -16,11 +16,11 @@ def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 @pytest.mark.parametrize("bias", [True, False])
 def test_outputs_and_gradients_equal_those_in_float64(shape: tuple[int, ...], bias: bool) -> None:
     inputs = [random(*shape, 32), random(48, 32), *([random(48)] if bias else [])]
-    wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
-    out, expected = linear(*inputs), F.linear(*wide)
+    inputs_float64 = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    out, expected = linear(*inputs), F.linear(*inputs_float64)
     grad_out = torch.randn(out.shape)
     grads = torch.autograd.grad(out, inputs, grad_out)
-    expected_grads = torch.autograd.grad(expected, wide, grad_out.double())
+    expected_grads = torch.autograd.grad(expected, inputs_float64, grad_out.double())
     for result, exact in zip((out, *grads), (expected, *expected_grads), strict=True):
         torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
 
@@ -51,7 +51,7 @@ def test_only_required_gradients_are_computed() -> None:
         assert not linear(x, weight).requires_grad
 
 
-def test_strided_inputs_and_gradients_give_the_same_numbers() -> None:
+def test_strided_inputs_and_gradients_give_the_same_results() -> None:
     x, weight = random(32, 6, 5), random(48, 32)
     out = linear(x.permute(1, 2, 0), weight)
     grad_out = torch.randn(48, 5, 6).permute(2, 1, 0)
@@ -74,7 +74,7 @@ def test_parameters_and_initialization_are_those_of_nn_linear() -> None:
 
 
 def test_an_empty_input_gives_a_zero_gradient() -> None:
-    """Such as a cluster of rare words that does not occur in a batch."""
+    """For example, an adaptive-softmax cluster none of whose tokens is in the batch."""
     weight = torch.randn(5, 3, requires_grad=True)
     linear(torch.zeros(0, 3, requires_grad=True), weight).sum().backward()
     assert weight.grad is not None and not weight.grad.any()

@@ -18,7 +18,7 @@ WIDTH = HEADS * HEAD_WIDTH
 
 
 @pytest.mark.parametrize("kernel", ["reference", "auto"])
-def test_attention_is_that_of_qwen3(configured: Configured, kernel: str) -> None:
+def test_attention_equals_that_of_qwen3(configured: Configured, kernel: str) -> None:
     settings = Qwen3Config(
         hidden_size=WIDTH,
         num_attention_heads=HEADS,

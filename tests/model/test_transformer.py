@@ -101,7 +101,7 @@ def test_dropout_acts_only_in_training(configured: Configured) -> None:
         (["model.width=wide"], "model.width"),
     ],
 )
-def test_an_invalid_model_gives_one_configuration_error(
+def test_an_invalid_model_is_refused(
     configured: Configured, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -13,7 +13,7 @@ Configured = Callable[..., DictConfig]
 
 
 @pytest.mark.parametrize("encoding", ["nope", "rope", "alibi", "sinusoidal"])
-def test_the_first_loss_of_an_untied_model_is_that_of_a_uniform_guess(
+def test_the_initial_loss_of_an_untied_model_is_that_of_a_uniform_prediction(
     configured: Configured, encoding: str
 ) -> None:
     config = configured(f"encoding={encoding}", "model.tied=false", "model.zero_init=true")

@@ -1,4 +1,4 @@
-"""Fabricated results: run directories written without training, and runs in memory for claims."""
+"""Fabricated results: run directories written without training, and runs in memory."""
 
 import hashlib
 import io
@@ -23,7 +23,7 @@ from posenc.report.judge import Verdict, Verdicts, judge, judge_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.status import Status
 
-DATA = "f00dfeed0123"
+FINGERPRINT = "f00dfeed0123"
 
 ENCODINGS: dict[str, dict[str, Any]] = {
     "sinusoidal": {"layout": "interleaved", "spectrum": {"base": 10000}},
@@ -33,14 +33,15 @@ ENCODINGS: dict[str, dict[str, Any]] = {
 }
 LENGTHS = (64, 128, 256, 512, 1024)
 SLOPES = {"sinusoidal": 0.3, "rope": 0.12, "alibi": -0.02, "nope": 0.2}
-TRAINED = {"sinusoidal": 3.70, "rope": 3.55, "alibi": 3.60, "nope": 3.65}
-TOKENS = 81_920
+"""Change of the loss in nats per doubling of the evaluation length."""
+LOSSES_AT_L = {"sinusoidal": 3.70, "rope": 3.55, "alibi": 3.60, "nope": 3.65}
+SCORED_TOKENS = 81_920
 
 
 def loss_of(encoding: str, train_length: int, seed: int, length: int) -> float:
-    """A loss in nats that changes with each doubling at the rate of its encoding."""
+    """Return a loss in nats that changes by SLOPES[encoding] per doubling of the length."""
     doublings = np.log2(length / train_length)
-    return float(TRAINED[encoding] + SLOPES[encoding] * doublings + 0.01 * seed)
+    return float(LOSSES_AT_L[encoding] + SLOPES[encoding] * doublings + 0.01 * seed)
 
 
 def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
         "planned": {
             "run": f"{choice}-L{train_length}-s{seed}-{digest}",
             "hash": digest,
-            "fingerprint": DATA,
+            "fingerprint": FINGERPRINT,
             "lengths": list(LENGTHS),
             "posenc_version": "0.2.0",
             "parameters": 1_048_576,
@@ -88,10 +89,10 @@ def config_of(choice: str, train_length: int, seed: int, **changes: Any) -> dict
 def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
     count, words, size = (
         changes.get(key, default)
-        for key, default in (("count", TOKENS), ("words", 20_000), ("bytes", 250_000))
+        for key, default in (("count", SCORED_TOKENS), ("words", 20_000), ("bytes", 250_000))
     )
     row = {
-        "data": DATA,
+        "data": FINGERPRINT,
         "data_name": "python_stdlib",
         "split": "validation",
         "protocol": "nonoverlapping",
@@ -114,13 +115,17 @@ def row_of(length: int, loss: float, **changes: Any) -> dict[str, Any]:
 
 
 def by_position(length: int, train_length: int, slope: float, mean: float) -> dict[str, np.ndarray]:
-    """Sums and counts: losses fall with position, and change by `slope` beyond `train_length`."""
+    """Return the sums and counts of losses by position in the window.
+
+    Losses fall with position, change in proportion to `slope` beyond `train_length`, and average
+    to `mean`.
+    """
     position = np.arange(1, length + 1)
     noise = np.random.default_rng(length).normal(0, 0.05, length)
     beyond = slope * np.maximum(0, np.log2(position / train_length))
     loss = 3.5 / position**0.6 + 1.5 * beyond + noise
     loss += mean - loss.mean()
-    count = np.full(length, TOKENS // length)
+    count = np.full(length, SCORED_TOKENS // length)
     return {"sum": loss * count, "count": count}
 
 
@@ -133,12 +138,12 @@ def write_run(
     speeds: tuple[float, ...] = (),
     **status: Any,
 ) -> Path:
-    """A run directory in the state `finished`, unless `status` says otherwise."""
+    """Write a run directory; its state is `finished` unless `status` overrides it."""
     path = folder / config["planned"]["run"]
     path.mkdir(parents=True)
     (path / "config.yaml").write_text(OmegaConf.to_yaml(config))
     tokens = config["tokens"]
-    written = {
+    default_status = {
         "state": "finished",
         "phase": "evaluation",
         "step": 366,
@@ -153,7 +158,7 @@ def write_run(
             "parameters": 1_048_576,
         },
     }
-    (path / "status.json").write_text(json.dumps(written | status))
+    (path / "status.json").write_text(json.dumps(default_status | status))
     (path / "metrics.jsonl").write_text(
         '{"step": 1, "tokens": 4096, "loss": 7.6, "learning_rate": 0.002}\n'
         '{"step": 366, "tokens": 1500000, "loss": 3.6, "learning_rate": 0.0002,'
@@ -179,7 +184,10 @@ def write_full_run(
     speeds: tuple[float, ...] = (),
     **changes: Any,
 ) -> dict[str, Any]:
-    """A finished run with rows by both protocols at those of LENGTHS from `train_length` on."""
+    """Write a finished run with rows of two protocols and return its configuration.
+
+    The rows are at those of LENGTHS that are at least `train_length`.
+    """
     config = config_of(encoding, train_length, seed, **changes)
     lengths = [length for length in LENGTHS if length >= train_length]
     rows, positions = [], {}
@@ -187,13 +195,16 @@ def write_full_run(
         loss = loss_of(encoding, train_length, seed, length)
         rows += [row_of(length, loss), row_of(length, loss, protocol="by_position")]
         for name, array in by_position(length, train_length, SLOPES[encoding], loss).items():
-            positions[f"{DATA}.validation.{length}.{name}"] = array
+            positions[f"{FINGERPRINT}.validation.{length}.{name}"] = array
     write_run(folder, config, rows, positions=positions, speeds=speeds)
     return config
 
 
 def write_experiment(folder: Path) -> Path:
-    """Four encodings, two lengths, two seeds: 14 runs finished, one failed, one pending."""
+    """Write runs of four encodings, two training lengths and two seeds.
+
+    14 runs are finished, one has failed and one is pending.
+    """
     names = []
     for train_length in (64, 128):
         for encoding in ENCODINGS:
@@ -225,13 +236,13 @@ def write_experiment(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def fabricate() -> SimpleNamespace:
-    """Functions that write runs."""
+    """Functions that create configurations, evaluation rows and run directories."""
     return SimpleNamespace(config=config_of, row=row_of, run=write_run, full_run=write_full_run)
 
 
 @pytest.fixture(scope="session")
 def read_html() -> type[HtmlPage]:
-    """Parses HTML."""
+    """A class that parses an HTML page."""
     return HtmlPage
 
 
@@ -243,20 +254,20 @@ def console() -> Console:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that the test may change; see `write_experiment`."""
+    """The folder of an experiment, which the test may change; see `write_experiment`."""
     return write_experiment(tmp_path / "outputs" / "trial")
 
 
 @pytest.fixture(scope="session")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The same folder with its report (folder, index, printed), for tests that only read it."""
-    folder = write_experiment(tmp_path_factory.mktemp("reported") / "outputs" / "trial")
+def trial_report(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The report on such an experiment (`folder`, `index`, `printed`), which tests only read."""
+    folder = write_experiment(tmp_path_factory.mktemp("trial_report") / "outputs" / "trial")
     console = Console(file=(printed := io.StringIO()), width=200)
     index = write_report(folder, console, full=True)
     return SimpleNamespace(folder=folder, index=index, printed=printed.getvalue())
 
 
-def _report(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
+def _report_with_plan(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
     (folder / "plan.json").write_text(json.dumps(plan))
     console = Console(file=(printed := io.StringIO()), width=200)
     index = write_report(folder, console, full=True)
@@ -264,8 +275,8 @@ def _report(folder: Path, plan: dict[str, Any]) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two encodings with three seeds and timings; one has a published curve."""
+def three_seed_report(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A report on two encodings with three seeds and timings; one has a published curve."""
     folder = tmp_path_factory.mktemp("various") / "various"
     for encoding in ("rope", "alibi"):
         for seed in (1, 2, 3):
@@ -274,14 +285,16 @@ def various(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     curve = {"encoding": "alibi", "train_length": 64, "unit": "perplexity"}
     values = {"64": 20.0, "128": 19.0, "512": 18.0}
     published = [{**curve, "values": values, "source": "Some & Others 2022, Table 9"}]
-    return _report(folder, {"published": published, "command": "posenc train name=various"})
+    return _report_with_plan(
+        folder, {"published": published, "command": "posenc train name=various"}
+    )
 
 
 @pytest.fixture(scope="session")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of two tasks with different settings, two encodings and three seeds each.
+def task_report(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A report on two tasks with different settings, two encodings and three seeds each.
 
-    A published curve belongs to one encoding of one task.
+    One encoding has a published curve on one of the tasks.
     """
     folder = tmp_path_factory.mktemp("tasks") / "tasks"
     task_settings = (("task_copy", "c0ffee", 4096), ("task_even_pairs", "beef", 2048))
@@ -299,45 +312,47 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
                 write_run(folder, config, rows)
     published = {"encoding": "alibi", "data": "task_copy", "train_length": 64, "unit": "accuracy"}
     published |= {"source": "Some & Others 2022, Table 9", "values": {"64": 1.0, "256": 0.7}}
-    return _report(folder, {"published": [published], "command": "posenc train name=tasks"})
+    return _report_with_plan(
+        folder, {"published": [published], "command": "posenc train name=tasks"}
+    )
 
 
 @pytest.fixture(scope="session")
-def bases(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report of RoPE with two bases, and of ALiBi, trained at 16 tokens."""
+def base_report(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """A report on RoPE with two bases and on ALiBi, trained at L = 16."""
     folder = tmp_path_factory.mktemp("bases") / "bases"
     for base in (100, 10000):
         encoding = {"layout": "half", "spectrum": {"base": base}}
         rows = [row_of(16 * n, 3.0 + 0.1 * n + base / 1e6) for n in (1, 2)]
         write_run(folder, config_of("rope", 16, 1, encoding=encoding), rows)
     write_run(folder, config_of("alibi", 16, 1), [row_of(16, 3.0), row_of(32, 3.0)])
-    return _report(folder, {"command": "posenc train name=bases"})
+    return _report_with_plan(folder, {"command": "posenc train name=bases"})
 
 
 class FakeRun(Run):
-    """A run to which a test adds rows."""
+    """An in-memory run to which a test adds rows."""
 
     def add_ngram(self, order: int, loss: float, **changes: Any) -> "FakeRun":
-        row = {"order": order, "data": DATA, "split": "validation", "count": 1000}
+        row = {"order": order, "data": FINGERPRINT, "split": "validation", "count": 1000}
         self.ngrams.append(row | {"loss": loss} | changes)  # pyrefly: ignore
         return self
 
     def add_row(self, length: int, loss: float, **changes: Any) -> "FakeRun":
-        row = {"data": DATA, "data_name": "stdlib", "split": "validation", "length": length}
+        row = {"data": FINGERPRINT, "data_name": "stdlib", "split": "validation", "length": length}
         row |= {"protocol": "nonoverlapping", "stride": None, "swap": None, "count": 1000}
         self.rows.append(row | {"loss": loss, "tokens_hash": "a"} | changes)  # pyrefly: ignore
         return self
 
 
 def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
-    """A run of the encoding `name` without rows; `config` changes its configuration."""
+    """Return a run of the encoding `name` without rows; `config` overrides its configuration."""
     default = {
         "choices": {"encoding": name, "model": "tiny", "data": "python_stdlib"},
         "encoding": {},
         "train_length": train_length,
         "seed": seed,
         "evaluation": {"split": "validation"},
-        "planned": {"fingerprint": DATA},
+        "planned": {"fingerprint": FINGERPRINT},
     }
     config = default | config
     full_name = f"{name}-L{train_length}-s{seed}"
@@ -347,12 +362,12 @@ def fake_run(name: str, train_length: int, seed: int, **config: Any) -> FakeRun:
 def judge_yaml(
     claims: str, runs: Sequence[FakeRun], command: str = "posenc train experiment=e"
 ) -> list[Verdict]:
-    """The verdicts on claims written as YAML."""
+    """Return the verdicts on claims written as YAML."""
     return judge(parse_claims(yaml.safe_load(claims)), Experiment("e", "outputs/e", command, runs))
 
 
 def judge_with_premises(premises: str, claims: str, runs: Sequence[FakeRun]) -> Verdicts:
-    """The verdicts on premises and claims written as YAML."""
+    """Return the verdicts on premises and claims written as YAML."""
     parsed = {
         "premises": parse_claims(yaml.safe_load(premises), "premises"),
         "claims": parse_claims(yaml.safe_load(claims)),
@@ -361,7 +376,7 @@ def judge_with_premises(premises: str, claims: str, runs: Sequence[FakeRun]) -> 
 
 
 def outcomes_of(claims: str, runs: Sequence[FakeRun]) -> dict[int | None, str]:
-    """The outcomes of a claim by training length."""
+    """Return the outcomes of a claim by training length."""
     return {verdict.train_length: verdict.outcome for verdict in judge_yaml(claims, runs)}
 
 

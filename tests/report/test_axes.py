@@ -1,4 +1,4 @@
-"""Ranges and ticks of axes."""
+"""Ticks of linear and logarithmic axes."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def test_a_log_axis_has_two_to_fifteen_ticks_within_its_range(low: float, ratio:
 
 
 @given(st.floats(1.5, 1e6), st.floats(1.05, 3))
-def test_a_short_log_axis_has_three_ticks_or_more(low: float, ratio: float) -> None:
+def test_a_narrow_log_axis_has_at_least_three_ticks(low: float, ratio: float) -> None:
     ticks = log_ticks(low, low * ratio)
     assert 3 <= len(ticks) <= 15
     assert all(low <= tick <= low * ratio for tick in ticks)

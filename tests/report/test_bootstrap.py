@@ -1,4 +1,4 @@
-"""Intervals from blocks of text and seeds, compared with loops and with known distributions."""
+"""Bootstrap intervals, compared with loops and with known distributions."""
 
 import math
 import random
@@ -29,22 +29,22 @@ def blocks_of(losses: Sequence[float], counts: Sequence[int] | None = None) -> B
 def simulate(
     generator: np.random.Generator, seeds: int, blocks: int, seed_sd: float, block_sd: float
 ) -> tuple[list[BlockSums], list[BlockSums]]:
-    """Two measurements whose difference has mean 0 and varies by seed and by block.
+    """Return two measurements whose difference has mean 0 and varies by seed and by block.
 
-    Both are hard or easy in the same blocks, which must cancel in the difference.
+    The difficulty of a block is the same in both, so it must cancel in the difference.
     """
-    shared = generator.normal(3, 1, blocks)
+    difficulty = generator.normal(3, 1, blocks)
     seed_effects = generator.normal(0, seed_sd, seeds)
     block_effects = generator.normal(0, block_sd, blocks)
-    right = [blocks_of(shared.tolist()) for _ in range(seeds)]
-    left = [blocks_of((shared + block_effects + effect).tolist()) for effect in seed_effects]
+    right = [blocks_of(difficulty.tolist()) for _ in range(seeds)]
+    left = [blocks_of((difficulty + block_effects + effect).tolist()) for effect in seed_effects]
     return left, right
 
 
-def resampled_with_loops(
+def interval_from_loops(
     left: Sequence[BlockSums], right: Sequence[BlockSums], resamples: int
 ) -> tuple[float, float]:
-    """The 95% interval of the difference, with another random generator and without arrays."""
+    """Return the 95% interval of the difference, with loops and another random generator."""
     random.seed(5)
     seeds, blocks = len(left), len(left[0].sums)
     values: list[float] = []
@@ -68,14 +68,14 @@ def resampled_with_loops(
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 5])
-def test_the_interval_of_a_difference_equals_a_computation_with_loops(seeds: int) -> None:
+def test_the_interval_of_a_difference_agrees_with_a_bootstrap_in_loops(seeds: int) -> None:
     generator = np.random.default_rng(seeds)
     counts = generator.integers(1, TOKENS, 25).tolist()
     left = [blocks_of(generator.normal(3, 0.3, 25).tolist(), counts) for _ in range(seeds)]
     right = [blocks_of(generator.normal(3.1, 0.3, 25).tolist(), counts) for _ in range(seeds)]
     interval = difference_interval(left, right)
     assert interval is not None
-    low, high = resampled_with_loops(left, right, 6000)
+    low, high = interval_from_loops(left, right, 6000)
     width = high - low
     assert interval.low == pytest.approx(low, abs=0.06 * width)
     assert interval.high == pytest.approx(high, abs=0.06 * width)
@@ -116,7 +116,7 @@ def test_without_variation_between_blocks_the_interval_is_the_t_interval_over_se
     assert interval.high == pytest.approx(expected.high, abs=0.001)
 
 
-def test_one_seed_has_the_normal_interval_over_blocks() -> None:
+def test_the_interval_of_one_seed_is_the_normal_approximation_over_blocks() -> None:
     losses = np.random.default_rng(3).normal(4, 0.5, 400)
     interval = mean_interval([blocks_of(losses.tolist())])
     half_width = norm.ppf(0.975) * losses.std() / math.sqrt(400)
@@ -134,7 +134,7 @@ def test_the_difficulty_of_the_text_cancels_in_a_difference() -> None:
     assert difference.mean == pytest.approx(-0.01) and difference.high < 0
 
 
-def test_a_contrast_of_differences_can_be_resampled() -> None:
+def test_a_difference_of_differences_has_an_interval() -> None:
     generator = np.random.default_rng(1)
     sides = [[blocks_of(generator.normal(3, 0.4, 30).tolist())] * 3 for _ in range(4)]
     contrast = bootstrap_interval(
@@ -146,19 +146,19 @@ def test_a_contrast_of_differences_can_be_resampled() -> None:
     assert contrast.low < contrast.mean < contrast.high
 
 
-def test_blocks_without_scored_targets_do_not_matter() -> None:
+def test_blocks_without_scored_targets_are_ignored() -> None:
     losses = np.random.default_rng(2).normal(3, 0.3, 15).tolist()
     sparse = [value for loss in losses for value in (loss, 0.0)]
-    dense, gaps = blocks_of(losses), blocks_of(sparse, [TOKENS, 0] * 15)
-    assert mean_interval([gaps]) == mean_interval([dense])
+    dense, with_gaps = blocks_of(losses), blocks_of(sparse, [TOKENS, 0] * 15)
+    assert mean_interval([with_gaps]) == mean_interval([dense])
 
 
-def test_few_blocks_have_no_interval() -> None:
+def test_too_few_blocks_have_no_interval() -> None:
     few = [blocks_of([3.0, 4.0] * ((MIN_BLOCKS - 1) // 2))] * 3
     assert mean_interval(few) is None
 
 
-def test_more_confidence_widens_the_interval() -> None:
+def test_a_higher_confidence_widens_the_interval() -> None:
     data = [blocks_of(np.random.default_rng(2).normal(3, 0.3, 15).tolist())] * 3
     narrow, wide = mean_interval(data, 0.9), mean_interval(data, 0.99)
     assert narrow is not None and wide is not None

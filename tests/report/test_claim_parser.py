@@ -12,7 +12,7 @@ from posenc.report.claim_parser import check_claims, parse_claims
 from posenc.report.claim_sides import Length
 from posenc.report.published_curves import parse_published
 
-GOOD = {
+VALID_CLAIM = {
     "statement": "a",
     "left": {"perplexity": {"encoding": "alibi", "length": "2L"}},
     "is": "below",
@@ -37,7 +37,7 @@ CURVE = {"train_length": 512, "unit": "perplexity", "source": "x", "values": {51
         (f"{'9' * 400}L", None),
     ],
 )
-def test_a_length_is_tokens_or_an_expression_in_the_training_length(
+def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
     text: Any, at_64: int | None
 ) -> None:
     if at_64 is None:
@@ -81,12 +81,12 @@ def test_a_length_is_tokens_or_an_expression_in_the_training_length(
         ({"where": {"train_length": {"under": 128}}}, "unknown key 'under'"),
         ({"where": {"train_length": "64"}}, "'64' must be a number of tokens"),
         ({"where": 3}, "3 must be a mapping"),
-        ({"all": [GOOD]}, "or a list of such clauses under `all`"),
+        ({"all": [VALID_CLAIM]}, "or a list of such clauses under `all`"),
         ({"right": ...}, "missing right; give left, is and right"),
     ],
 )
 def test_an_error_names_the_key_and_the_value(change: dict[str, Any], message: str) -> None:
-    claim = {key: item for key, item in {**GOOD, **change}.items() if item is not ...}
+    claim = {key: item for key, item in {**VALID_CLAIM, **change}.items() if item is not ...}
     with pytest.raises(ConfigError, match=re.escape(message)):
         parse_claims([claim])
 
@@ -118,15 +118,16 @@ BASE = "encoding.spectrum.base"
         ({**perplexity(["L"]), "trend": "length"}, "a list of two or more different values"),
         ({**perplexity(["L", "L"]), "trend": "length"}, "a list of two or more different values"),
         ({**perplexity(["L", "K"]), "trend": "length"}, "'K' is not a length"),
-        ({**perplexity(**{BASE: [0, 9]}), "trend": BASE}, "[0, 9] must be numbers above 0"),
-        ({**perplexity(**{BASE: ["a", "b"]}), "trend": BASE}, "must be numbers above 0"),
+        ({**perplexity(**{BASE: [0, 9]}), "trend": BASE}, "[0, 9] must be positive values"),
+        ({**perplexity(**{BASE: ["a", "b"]}), "trend": BASE}, "must be positive values"),
         ({**perplexity(**{BASE: [100, 1e2]}), "trend": BASE}, "[100, 100.0]"),
         ({**perplexity(), "trnd": "length"}, "must have exactly one quantity"),
+        (perplexity(stride=64), "stride=64 selects nothing, because the protocol nonoverlapping"),
     ],
 )
 def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        parse_claims([{**GOOD, "left": side, "right": 0.5}])
+        parse_claims([{**VALID_CLAIM, "left": side, "right": 0.5}])
 
 
 @pytest.mark.parametrize(
@@ -145,43 +146,44 @@ def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: s
         (perplexity(), {"ngram": 3, "times": 2}, "unknown key 'times'"),
     ],
 )
-def test_both_sides_must_measure_the_same(left: Any, right: Any, message: str) -> None:
+def test_both_sides_must_measure_the_same_quantity(left: Any, right: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        parse_claims([{**GOOD, "left": left, "right": right}])
+        parse_claims([{**VALID_CLAIM, "left": left, "right": right}])
 
 
-def test_errors_of_premises_name_premises() -> None:
+def test_an_error_in_a_premise_names_the_premise() -> None:
     with pytest.raises(ConfigError, match=r"premises\[0\].is: 'x'"):
-        parse_claims([{**GOOD, "is": "x"}], "premises")
+        parse_claims([{**VALID_CLAIM, "is": "x"}], "premises")
 
 
 def test_one_error_lists_the_problems_of_all_claims() -> None:
     with pytest.raises(ConfigError, match=r"claims\[0\](.|\n)*claims\[2\]"):
-        parse_claims([{**GOOD, "is": "x"}, GOOD, {"statement": "b"}])
+        parse_claims([{**VALID_CLAIM, "is": "x"}, VALID_CLAIM, {"statement": "b"}])
 
 
 @pytest.mark.parametrize("value", [3, {"statement": "a"}, "a"])
-def test_claims_are_a_list(value: Any) -> None:
+def test_claims_must_be_a_list(value: Any) -> None:
     with pytest.raises(ConfigError, match="must be a list"):
         parse_claims(value)
 
 
 def test_unknown_options_and_protocols_are_errors(tmp_path: Path) -> None:
-    mine = {**GOOD, "left": {"perplexity": {"encoding": "mine", "length": "L"}}}
+    mine = {**VALID_CLAIM, "left": {"perplexity": {"encoding": "mine", "length": "L"}}}
     with pytest.raises(ConfigError, match="encoding='mine' must be one of alibi, "):
         check_claims([mine], [])
     (tmp_path / "encoding").mkdir()
     (tmp_path / "encoding" / "mine.yaml").write_text("# Mine.\n")
     check_claims([mine], [tmp_path])
     with pytest.raises(ConfigError, match="protocol='slidng' must be one of nonoverlapping"):
-        check_claims([{**GOOD, "where": {"protocol": "slidng"}}], [])
+        check_claims([{**VALID_CLAIM, "where": {"protocol": "slidng"}}], [])
 
 
-def test_clauses_inherit_where_margin_and_confidence_and_may_replace_them() -> None:
-    own = {"left": {"loss": {}}, "is": "at_most", "right": {"loss": {}}, "margin": 0.5}
-    rest = {key: item for key, item in own.items() if key != "margin"} | {"where": {"length": "2L"}}
+def test_clauses_inherit_where_margin_and_confidence_and_can_override_them() -> None:
+    with_margin = {"left": {"loss": {}}, "is": "at_most", "right": {"loss": {}}, "margin": 0.5}
+    with_where = {key: item for key, item in with_margin.items() if key != "margin"}
+    with_where |= {"where": {"length": "2L"}}
     shared = {"margin": 0.1, "confidence": 0.9, "where": {"length": "L", "train_length": [64, 128]}}
-    (claim,) = parse_claims([{"statement": "a", "all": [own, rest], **shared}])
+    (claim,) = parse_claims([{"statement": "a", "all": [with_margin, with_where], **shared}])
     first, second = claim.clauses
     assert (first.margin, second.margin, second.confidence) == (0.5, 0.1, 0.9)
     assert (first.left.length.text, second.left.length.text) == ("L", "2L")  # pyrefly: ignore
@@ -190,7 +192,7 @@ def test_clauses_inherit_where_margin_and_confidence_and_may_replace_them() -> N
 
 def test_a_number_matches_however_it_is_written() -> None:
     selector = {"encoding.spectrum.base": 5e5, "length": "L"}
-    (claim,) = parse_claims([{**GOOD, "left": {"perplexity": selector}}])
+    (claim,) = parse_claims([{**VALID_CLAIM, "left": {"perplexity": selector}}])
     assert claim.clauses[0].left.values[0].selector == {"encoding.spectrum.base": 500000}
 
 
@@ -215,12 +217,12 @@ def test_an_invalid_published_curve_is_an_error(change: dict[str, Any], message:
         parse_published([{**CURVE, **change}])
 
 
-def test_lengths_of_a_published_curve_may_be_strings_as_in_json() -> None:
+def test_lengths_of_a_published_curve_can_be_strings_as_in_json() -> None:
     (curve,) = parse_published([{**CURVE, "encoding": "alibi", "values": {"512": 20, 1024: 18.5}}])
     assert curve.values == {512: 20.0, 1024: 18.5} and curve.selector == {"encoding": "alibi"}
 
 
-def test_every_example_of_the_documentation_is_valid() -> None:
+def test_every_example_in_the_documentation_of_claims_is_valid() -> None:
     page = Path(__file__).parents[2] / "docs" / "claims.md"
     blocks = [yaml.safe_load(b) for b in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)]
     claims = [claim for block in blocks for claim in block.get("claims") or []]

@@ -1,4 +1,4 @@
-"""Intervals against numbers worked out by hand, outcomes at their limits, the effect of pairing."""
+"""Intervals compared with hand calculations, outcomes at the margin, and the effect of pairing."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ BELOW = """
 """
 
 
-def test_the_t_interval_of_four_numbers() -> None:
+def test_a_t_interval_equals_a_hand_calculation() -> None:
     """Mean 2.5, standard error sqrt(5/3) / sqrt(4), and t(0.975, 3) = 3.182446 from a table."""
     interval = t_interval([1.0, 2.0, 3.0, 4.0], 0.95)
     assert interval.mean == 2.5
@@ -34,7 +34,7 @@ def test_one_number_has_no_interval_and_equal_numbers_have_one_of_width_zero() -
     assert (equal.low, equal.high) == (2.0, 2.0)
 
 
-def test_three_seeds_have_students_interval_and_two_their_range() -> None:
+def test_the_band_of_three_seeds_is_a_t_interval_and_that_of_two_is_their_range() -> None:
     three, two = band([3.0, 3.1, 3.3]), band([3.0, 3.4])
     interval = t_interval([3.0, 3.1, 3.3], 0.95)
     assert (three.low, three.high) == (interval.low, interval.high)
@@ -64,7 +64,7 @@ def test_a_caption_says_whether_the_mean_is_geometric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "holds", "fails", "undecided"),
+    ("comparison", "holds", "fails", "undecided"),
     [
         ("below", (-3, -1.1), (-1, 2), (-1.2, -0.8)),
         ("above", (1.1, 3), (-2, 1), (0.8, 1.2)),
@@ -74,19 +74,19 @@ def test_a_caption_says_whether_the_mean_is_geometric() -> None:
         ("equal", (-0.1, 0.1), (-2, -1.1), (-1.2, 1.2)),
     ],
 )
-def test_outcomes_of_intervals_around_a_margin_of_one(
-    word: str,
+def test_an_outcome_depends_on_where_the_interval_lies_relative_to_the_margin(
+    comparison: str,
     holds: tuple[float, float],
     fails: tuple[float, float],
     undecided: tuple[float, float],
 ) -> None:
-    assert compare(word, *holds, 1) == "holds"
-    assert compare(word, *fails, 1) == "fails"
-    assert compare(word, *undecided, 1) == "undecided"
+    assert compare(comparison, *holds, 1) == "holds"
+    assert compare(comparison, *fails, 1) == "fails"
+    assert compare(comparison, *undecided, 1) == "undecided"
 
 
 def test_pairing_decides_what_seed_variation_would_hide(tools: Any) -> None:
-    """Seeds differ by 0.1 nats, encodings by 0.01 in each seed."""
+    """Seeds differ by about 0.1 nats; with the same seed, encodings differ by about 0.01."""
     alibi = {seed: 3.0 + 0.1 * seed + 0.0005 * seed**2 for seed in (1, 2, 3, 4)}
     rope = {seed: 3.01 + 0.1 * seed + 0.0004 * seed**2 for seed in (1, 2, 3, 4)}
     runs = [tools.fake("alibi", 64, seed).add_row(64, loss) for seed, loss in alibi.items()]
@@ -101,7 +101,7 @@ def test_pairing_decides_what_seed_variation_would_hide(tools: Any) -> None:
     assert verdict.clauses[0].difference == t_interval(differences, 0.95)
 
 
-def test_a_ratio_is_a_mean_of_logarithms(tools: Any) -> None:
+def test_the_mean_of_ratios_is_geometric(tools: Any) -> None:
     claim = BELOW.replace("loss:", "perplexity:")
     losses = {1: (2.0, 2.1), 2: (3.0, 3.2), 3: (2.5, 2.8)}
     runs = [tools.fake("alibi", 64, seed).add_row(64, a) for seed, (a, _) in losses.items()]
@@ -109,8 +109,8 @@ def test_a_ratio_is_a_mean_of_logarithms(tools: Any) -> None:
     (clause,) = tools.verdicts(claim, runs)[0].clauses
     assert clause.left == pytest.approx(math.exp(2.5))
     assert clause.difference.mean == pytest.approx(math.exp(-0.2) - 1)
-    # differences -0.1, -0.2, -0.3: deviation 0.1, t(0.975, 2) = 4.302653
-    half = 4.302653 * 0.1 / math.sqrt(3)
-    assert clause.difference.low == pytest.approx(math.exp(-0.2 - half) - 1, abs=1e-6)
-    assert clause.difference.high == pytest.approx(math.exp(-0.2 + half) - 1, abs=1e-6)
-    assert clause.outcome == "undecided"  # -0.2 + 0.248
+    # differences -0.1, -0.2, -0.3: standard deviation 0.1, t(0.975, 2) = 4.302653
+    half_width = 4.302653 * 0.1 / math.sqrt(3)
+    assert clause.difference.low == pytest.approx(math.exp(-0.2 - half_width) - 1, abs=1e-6)
+    assert clause.difference.high == pytest.approx(math.exp(-0.2 + half_width) - 1, abs=1e-6)
+    assert clause.outcome == "undecided"  # the upper end, -0.2 + 0.248, is above 0

@@ -26,22 +26,22 @@ def test_bins_cover_every_token_once_and_split_at_the_training_length(
     bins = bin_positions(np.ones(length), counts, train_length)
     assert sum(tokens for _, _, tokens in bins) == counts.sum()
     assert sum(loss * tokens for _, loss, tokens in bins) == pytest.approx(length)
-    centres = [position for position, _, _ in bins]
-    assert centres == sorted(centres)
+    centers = [position for position, _, _ in bins]
+    assert centers == sorted(centers)
     within = sum(tokens for position, _, tokens in bins if position <= train_length)
     assert within == counts[:train_length].sum()
 
 
 @given(st.integers(1, 3000), st.sampled_from([1, 48, 64, 500, 512]), st.integers(0, 500))
-def test_bins_with_few_tokens_are_merged_within_the_training_length(
+def test_bins_with_few_tokens_are_merged_but_not_across_the_training_length(
     length: int, train_length: int, min_tokens: int
 ) -> None:
     bins = bin_positions(np.ones(length), np.ones(length, int), train_length, min_tokens)
     assert sum(tokens for _, _, tokens in bins) == length
     ends = np.cumsum([tokens for _, _, tokens in bins]).tolist()
     assert train_length in ends or length < train_length
-    few = [end for end, bin in zip(ends, bins, strict=True) if bin[2] < min_tokens]
-    assert set(few) <= {train_length, length}
+    too_small = [end for end, bin in zip(ends, bins, strict=True) if bin[2] < min_tokens]
+    assert set(too_small) <= {train_length, length}
 
 
 def test_positions_come_from_the_longest_window(
@@ -90,10 +90,10 @@ def test_lengths_are_labeled_in_terms_of_the_training_length() -> None:
     assert labels == ["L-32", "L", "L+1", "2L", "L+86", "16L"]
 
 
-def test_positions_of_a_larger_budget_are_not_compared(
+def test_positions_evaluated_with_a_larger_budget_are_left_out(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    """Both runs have a small budget; rope has the positions of a complete evaluation."""
+    """Both runs have a row with a small budget; the arrays of rope belong to its complete row."""
     name = "f00dfeed0123.validation.4"
     small = {"protocol": "by_position", "count": 8, "full_count": 80, "budget_tokens": 8}
     large = {"protocol": "by_position", "count": 80, "full_count": 80, "budget_tokens": None}

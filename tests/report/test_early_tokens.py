@@ -49,13 +49,18 @@ def test_context_beyond_the_training_length_changes_the_fraction(late: float) ->
     assert fraction is not None and (fraction > 1) == (late > 0)
 
 
-def test_without_a_gain_there_is_no_fraction() -> None:
+def test_without_a_gain_or_an_end_loss_there_is_no_fraction() -> None:
     assert explained_fraction({64.0: 3.0, 128.0: 3.1}, 64, 2.9) is None
     assert explained_fraction({64.0: 3.0, 128.0: 2.9}, 64, None) is None
 
 
-def write(
-    folder: Path, fabricate: SimpleNamespace, seeds: tuple[int, ...], *, late: float, saved: bool
+def write_runs(
+    folder: Path,
+    fabricate: SimpleNamespace,
+    seeds: tuple[int, ...],
+    *,
+    late: float,
+    save_positions: bool,
 ) -> Path:
     for seed in seeds:
         rows, positions = [], {}
@@ -67,21 +72,21 @@ def write(
             name = f"{rows[-1]['data']}.validation.{length}"
             positions |= {f"{name}.sum": sums, f"{name}.count": count}
         config = fabricate.config("alibi", L, seed)
-        fabricate.run(folder, config, rows, positions=positions if saved else None)
+        fabricate.run(folder, config, rows, positions=positions if save_positions else None)
     return folder
 
 
-def columns(folder: Path, console: Console) -> dict[str, str]:
+def early_token_columns(folder: Path, console: Console) -> dict[str, str]:
     text = (write_report(folder, console).parent / "extrapolation.csv").read_text()
     (row,) = csv.DictReader(io.StringIO(text))
     return {name: row[name] for name in ("S", "S_low", "S_high", "early_token_fraction")}
 
 
-def test_the_table_has_s_and_the_fraction(
+def test_the_table_has_s_and_the_early_token_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write(tmp_path / "early", fabricate, (1, 2, 3), late=0.0, saved=True)
-    values = columns(folder, console)
+    folder = write_runs(tmp_path / "early", fabricate, (1, 2, 3), late=0.0, save_positions=True)
+    values = early_token_columns(folder, console)
     excess = math.fsum(loss_at(p) - END for p in range(L))
     assert float(values["S"]) == pytest.approx(excess, rel=1e-4)
     assert float(values["S_low"]) <= float(values["S"]) <= float(values["S_high"])
@@ -92,8 +97,8 @@ def test_the_table_has_s_and_the_fraction(
 def test_a_run_without_losses_by_position_has_s_only(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write(tmp_path / "early", fabricate, (1,), late=0.0, saved=False)
-    values = columns(folder, console)
+    folder = write_runs(tmp_path / "early", fabricate, (1,), late=0.0, save_positions=False)
+    values = early_token_columns(folder, console)
     assert float(values["S"]) > 0
     assert values["S_low"] == values["S_high"] == values["early_token_fraction"] == "-"
 
@@ -101,6 +106,6 @@ def test_a_run_without_losses_by_position_has_s_only(
 def test_a_loss_that_rises_with_length_has_no_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write(tmp_path / "early", fabricate, (1, 2), late=3.0, saved=True)
-    values = columns(folder, console)
+    folder = write_runs(tmp_path / "early", fabricate, (1, 2), late=3.0, save_positions=True)
+    values = early_token_columns(folder, console)
     assert float(values["S"]) < 0 and values["early_token_fraction"] == "-"

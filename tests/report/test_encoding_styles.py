@@ -1,4 +1,4 @@
-"""An encoding has the same color and marker in every figure; settings of one share its hue."""
+"""An encoding has the same style in every figure; its settings in a sweep share its hue."""
 
 import re
 from colorsys import rgb_to_hls
@@ -24,7 +24,7 @@ from posenc.report.experiment import read_experiment
 from posenc.report.experiment_figures import perplexity_by_base
 from posenc.report.report_results import read_results
 
-stylesheet = Path(encoding_styles.__file__).parent / "templates" / "page.css"
+STYLESHEET = Path(encoding_styles.__file__).parent / "templates" / "page.css"
 OPTIONS = Path(__file__).parents[2] / "conf" / "encoding"
 
 
@@ -36,8 +36,8 @@ def hue_and_lightness(style: Style) -> tuple[float, float]:
 
 def test_the_style_of_an_encoding_does_not_depend_on_the_others() -> None:
     alone = line_styles({"rope": "rope"})["rope"]
-    beside = line_styles({"mine": "mine", "alibi": "alibi", "rope": "rope"})["rope"]
-    assert alone == beside == encoding_style("rope")
+    with_others = line_styles({"mine": "mine", "alibi": "alibi", "rope": "rope"})["rope"]
+    assert alone == with_others == encoding_style("rope")
 
 
 def test_every_shipped_encoding_has_a_style_of_its_own() -> None:
@@ -46,13 +46,13 @@ def test_every_shipped_encoding_has_a_style_of_its_own() -> None:
     assert len({encoding_style(name) for name in shipped}) == len(shipped)
 
 
-def test_the_most_compared_encodings_have_solid_lines_in_different_colours() -> None:
+def test_the_most_compared_encodings_have_solid_lines_in_different_colors() -> None:
     styles = [encoding_style(name) for name in ENCODINGS[: len(COLORS)]]
     assert len({style.color for style in styles}) == len(COLORS)
     assert not any(style.dash for style in styles)
 
 
-def test_encodings_differ_without_colour() -> None:
+def test_the_most_compared_encodings_differ_even_without_color() -> None:
     styles = [encoding_style(name) for name in ENCODINGS[: len(MARKERS)]]
     assert len({(style.marker, style.dash) for style in styles}) == len(MARKERS)
 
@@ -75,26 +75,28 @@ def test_custom_encodings_differ_within_a_figure() -> None:
     assert styles == line_styles({name: name for name in reversed([*names, *ENCODINGS])})
 
 
-def test_the_figures_of_a_report_have_the_styles_of_its_encodings(various: SimpleNamespace) -> None:
-    figures = read_results(various.folder).figures
+def test_the_figures_of_a_report_have_the_styles_of_its_encodings(
+    three_seed_report: SimpleNamespace,
+) -> None:
+    figures = read_results(three_seed_report.folder).figures
     lines = [line for figure in figures for line in figure.legend]
     assert {line.label for line in lines} == {"rope", "alibi"} and len(lines) > 4
     assert all(line.style == encoding_style(line.label) for line in lines)
 
 
-def test_the_lines_of_the_figure_by_base_have_the_hue_of_rope(bases: SimpleNamespace) -> None:
-    experiment = read_experiment(bases.folder)
+def test_the_lines_of_the_figure_by_base_have_the_hue_of_rope(base_report: SimpleNamespace) -> None:
+    experiment = read_experiment(base_report.folder)
     chart = perplexity_by_base(loss_curves(experiment), experiment)
     assert chart is not None
-    own, _ = hue_and_lightness(encoding_style("rope"))
+    rope_hue, _ = hue_and_lightness(encoding_style("rope"))
     hues = [hue_and_lightness(line.style)[0] for plot in chart.subplots for line in plot.lines]
-    assert len(hues) == 2 and all(abs(hue - own) < 0.06 for hue in hues)
+    assert len(hues) == 2 and all(abs(hue - rope_hue) < 0.06 for hue in hues)
 
 
-def test_every_line_has_a_contrast_of_three_to_the_page_in_light_and_dark_mode() -> None:
+def test_every_line_has_a_contrast_of_at_least_3_with_the_page_in_light_and_dark_mode() -> None:
     styles = [style_at(i) for i in range(9)]
     shades = [shade for style in styles for shade in sweep_styles(style, 12)]
-    pages = re.findall(r"--page: (#\w{6})", stylesheet.read_text())
+    pages = re.findall(r"--page: (#\w{6})", STYLESHEET.read_text())
     assert len(pages) == 2
     for style in [*styles, *shades, REFERENCE_STYLE, UNSWAPPED_STYLE]:
         for page in pages:
@@ -103,7 +105,7 @@ def test_every_line_has_a_contrast_of_three_to_the_page_in_light_and_dark_mode()
 
 
 def luminance(color: str) -> float:
-    """The relative luminance that WCAG 2 defines."""
+    """Return the relative luminance as defined by WCAG 2."""
     channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -113,9 +115,9 @@ def test_a_sweep_runs_from_light_to_dark_near_the_hue_of_its_encoding() -> None:
     sweep = [f"rope base={10**n}" for n in range(2, 8)]
     styles = line_styles({**dict.fromkeys(sweep, "rope"), "alibi": "alibi"})
     hues = [hue_and_lightness(styles[label])[0] for label in sweep]
-    light = [luminance(styles[label].color) for label in sweep]
-    assert light == sorted(light, reverse=True)
-    own, _ = hue_and_lightness(encoding_style("rope"))
-    assert all(abs(hue - own) < 0.06 for hue in hues)
+    luminances = [luminance(styles[label].color) for label in sweep]
+    assert luminances == sorted(luminances, reverse=True)
+    rope_hue, _ = hue_and_lightness(encoding_style("rope"))
+    assert all(abs(hue - rope_hue) < 0.06 for hue in hues)
     assert len({styles[label].marker for label in sweep}) == len(sweep)
     assert styles["alibi"] == encoding_style("alibi")

@@ -1,4 +1,4 @@
-"""Every kind of claim on results that satisfy it and on results that violate it."""
+"""Every kind of claim, judged on results that satisfy it and on results that violate it."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 SEEDS = (1, 2, 3)
 
 
-def curves(tools: Any, losses: dict[str, dict[int, float]], train_length: int = 64) -> list[Any]:
-    """Three seeds of each encoding, with its loss by evaluation length."""
+def fake_runs(tools: Any, losses: dict[str, dict[int, float]], train_length: int = 64) -> list[Any]:
+    """Return runs of three seeds; `losses` maps encodings to losses by evaluation length."""
     runs = []
     for encoding, by_length in losses.items():
         for seed in SEEDS:
@@ -37,7 +37,7 @@ DOUBLES = """
       margin: 0.01
 """
 LOSES = """
-- statement: "trained at 64, ALiBi loses to sinusoidal at its own length"
+- statement: "trained at 64, ALiBi loses to sinusoidal at the training length"
   left: {perplexity: {encoding: alibi, length: L}}
   is: above
   right: {perplexity: {encoding: sinusoidal, length: L}}
@@ -66,9 +66,11 @@ LOSES = """
         ),
     ],
 )
-def test_a_claim_about_one_training_length(tools: Any, claim: str, holds: Any, fails: Any) -> None:
-    assert tools.outcomes(claim, curves(tools, holds)) == {64: "holds"}
-    assert tools.outcomes(claim, curves(tools, fails)) == {64: "fails"}
+def test_a_claim_holds_on_results_that_satisfy_it_and_fails_on_others(
+    tools: Any, claim: str, holds: Any, fails: Any
+) -> None:
+    assert tools.outcomes(claim, fake_runs(tools, holds)) == {64: "holds"}
+    assert tools.outcomes(claim, fake_runs(tools, fails)) == {64: "fails"}
 
 
 SLIDING = """
@@ -89,7 +91,7 @@ SLIDING = """
 def test_clauses_with_a_protocol_and_a_stride_select_their_rows(
     tools: Any, gain: float, outcome: str
 ) -> None:
-    runs = curves(tools, {"alibi": {64: 3.0, 128: 2.8}})
+    runs = fake_runs(tools, {"alibi": {64: 3.0, 128: 2.8}})
     for run in runs:
         for stride in (1, 8):
             fall = 0.0 if stride == 8 else gain
@@ -100,8 +102,8 @@ def test_clauses_with_a_protocol_and_a_stride_select_their_rows(
     assert [clause.outcome for clause in verdict.clauses] == ["holds", outcome]
 
 
-RULE = """
-- statement: "below 128 tokens ALiBi stops extrapolating; from 256, or 1/32 of the length, it does"
+BY_TRAIN_LENGTH = """
+- statement: "ALiBi is worse at 32L than at L if trained below 128 tokens, but not from L = 256 on"
   where: {encoding: alibi}
   all:
     - left: {perplexity: {length: 32L}}
@@ -118,14 +120,14 @@ RULE = """
 
 def test_clauses_apply_to_different_training_lengths(tools: Any) -> None:
     short, middle, long = (
-        curves(tools, {"alibi": {n: 3.0, 32 * n: 3.0 + rise}}, n)
+        fake_runs(tools, {"alibi": {n: 3.0, 32 * n: 3.0 + rise}}, n)
         for n, rise in ((64, 0.2), (128, 0.1), (256, -0.1))
     )
     runs = [*short, *middle, *long]
-    assert tools.outcomes(RULE, runs) == {64: "holds", 256: "holds"}
-    falls = curves(tools, {"alibi": {64: 3.0, 2048: 2.9}}, 64)
-    rises = curves(tools, {"alibi": {256: 3.0, 8192: 3.2}}, 256)
-    assert tools.outcomes(RULE, [*falls, *middle, *rises]) == {64: "fails", 256: "fails"}
+    assert tools.outcomes(BY_TRAIN_LENGTH, runs) == {64: "holds", 256: "holds"}
+    falls = fake_runs(tools, {"alibi": {64: 3.0, 2048: 2.9}}, 64)
+    rises = fake_runs(tools, {"alibi": {256: 3.0, 8192: 3.2}}, 256)
+    assert tools.outcomes(BY_TRAIN_LENGTH, [*falls, *middle, *rises]) == {64: "fails", 256: "fails"}
 
 
 COST = """
@@ -156,14 +158,14 @@ COST = """
         (3.001, 1120.0, 910.0, ["holds", "holds", "fails"]),
     ],
 )
-def test_both_sides_may_have_different_training_lengths_and_factors(
+def test_the_sides_can_differ_in_training_length_and_by_a_factor(
     tools: Any, loss: float, speed: float, memory: float, expected: list[str]
 ) -> None:
-    alibi = curves(tools, {"alibi": {2048: loss}}, 1024)
-    sinusoidal = curves(tools, {"sinusoidal": {2048: 3.0}}, 2048)
+    alibi = fake_runs(tools, {"alibi": {2048: loss}}, 1024)
+    sinusoidal = fake_runs(tools, {"sinusoidal": {2048: 3.0}}, 2048)
     for runs, rate, peak in ((alibi, speed, memory), (sinusoidal, 1000.0, 1000.0)):
         for run in runs:
-            lines = [(rate / 9, peak / 2), (rate, peak), (rate, peak)]  # a slow start
+            lines = [(rate / 9, peak / 2), (rate, peak), (rate, peak)]  # the first is slow
             run.timing.extend({"tokens_per_second": r, "memory_mb": m} for r, m in lines)
     (verdict,) = tools.verdicts(COST, [*alibi, *sinusoidal])
     assert [clause.outcome for clause in verdict.clauses] == expected
@@ -207,13 +209,15 @@ ACCURACY = """
 
 
 @pytest.mark.parametrize(("accuracy", "outcome"), [(0.95, "holds"), (0.6, "fails")])
-def test_accuracy_on_a_task(tools: Any, accuracy: float, outcome: str) -> None:
+def test_accuracy_on_a_task_is_compared_with_a_number(
+    tools: Any, accuracy: float, outcome: str
+) -> None:
     runs = []
     for seed in SEEDS:
         run = tools.fake("alibi", 64, seed)
         run.config["choices"]["data"] = "task_copy"
-        answer = {"protocol": "tasks", "accuracy": accuracy + 0.001 * seed}
-        runs.append(run.add_row(256, 0.1, **answer).add_row(256, 5.0))
+        task_row = {"protocol": "tasks", "accuracy": accuracy + 0.001 * seed}
+        runs.append(run.add_row(256, 0.1, **task_row).add_row(256, 5.0))
     assert tools.outcomes(ACCURACY, runs) == {64: outcome}
     (clause,) = tools.verdicts(ACCURACY, runs)[0].clauses
     assert clause.left == pytest.approx(accuracy + 0.002) and clause.right == 0.9

@@ -1,4 +1,4 @@
-"""Line charts as Vega-Lite: their rows, labels that do not overlap, reproducible files."""
+"""Line charts in Vega-Lite: their rows, labels that do not overlap, reproducible files."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -19,15 +19,15 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def line(name: str, values: dict[int, list[float]], *, published: bool = False) -> Line:
-    dots = tuple(PlotPoint(float(x), band(y), note=f"at {x}") for x, y in values.items())
-    return Line(name, encoding_style(name), dots, published)
+    points = tuple(PlotPoint(float(x), band(y), note=f"at {x}") for x, y in values.items())
+    return Line(name, encoding_style(name), points, published)
 
 
 def chart(*lines: Line, **changes: Any) -> Chart:
-    marks = (VerticalLine(64, "training length"),)
-    subplot = Subplot("trained at L = 64", lines, "one", marks, tick_unit=64)
-    whole = Chart("trial", "A title", "Length", "Perplexity", (subplot,), "Lower is better.", "")
-    return replace(whole, **changes)
+    vertical_lines = (VerticalLine(64, "training length"),)
+    subplot = Subplot("trained at L = 64", lines, "one", vertical_lines, tick_unit=64)
+    base = Chart("trial", "A title", "Length", "Perplexity", (subplot,), "Lower is better.", "")
+    return replace(base, **changes)
 
 
 ALIBI = line("alibi", {64: [30.0, 31.0, 32.0], 128: [29.0, 30.0, 31.0], 256: [29.0]})
@@ -40,7 +40,7 @@ def rows(figure: Figure) -> list[dict[str, Any]]:
     return [dict(row) for row in panel.data["lines-0"]]
 
 
-def test_a_row_has_the_mean_its_interval_and_the_name_of_the_interval() -> None:
+def test_a_row_has_the_mean_its_interval_and_a_description_of_the_interval() -> None:
     row, *_, last = rows(line_figure("s", chart(ALIBI)))
     assert (row["line"], row["x"], row["y"]) == ("alibi", 64, 31.0)
     assert row["low"] == pytest.approx(31 - 2.48414, rel=1e-5)  # t(0.975, 2) / sqrt(3)
@@ -48,7 +48,7 @@ def test_a_row_has_the_mean_its_interval_and_the_name_of_the_interval() -> None:
     assert (last["low"], last["high"], last["details"]) == (29, 29, "at 256")
 
 
-def test_a_published_line_is_named_as_such_and_has_no_band() -> None:
+def test_a_published_line_is_labeled_as_published_and_has_no_band() -> None:
     figure = line_figure("s", chart(ALIBI, PUBLISHED))
     published = [row for row in rows(figure) if row["line"] == "alibi (published)"]
     assert [row["y"] for row in published] == [20, 19]
@@ -60,24 +60,24 @@ def test_a_published_line_is_named_as_such_and_has_no_band() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "lines", "scales"),
+    ("log_y", "lines", "scales"),
     [
         (False, (ROPE,), ["linear y"]),
         (True, (ALIBI,), ["linear y", "log y"]),
         (True, (ROPE,), ["log y", "linear y"]),  # from 30 to 200: the log axis comes first
     ],
 )
-def test_a_page_offers_both_scales_of_ratios(
-    ratio: bool, lines: tuple[Line, ...], scales: list[str]
+def test_with_log_y_a_page_offers_a_log_and_a_linear_scale(
+    log_y: bool, lines: tuple[Line, ...], scales: list[str]
 ) -> None:
-    figure = line_figure("s", chart(*lines, log_y=ratio))
+    figure = line_figure("s", chart(*lines, log_y=log_y))
     assert figure.scales == scales
     (panel,) = figure.page_data()
-    kinds = [
+    scale_types = [
         panel_chart["layer"][-1]["encoding"]["y"]["scale"]["type"]
         for panel_chart in panel["charts"]
     ]
-    assert kinds == [scale.split()[0] for scale in scales]
+    assert scale_types == [scale.split()[0] for scale in scales]
 
 
 def test_the_same_chart_gives_the_same_files() -> None:
@@ -90,12 +90,12 @@ def test_the_same_chart_gives_the_same_files() -> None:
         assert text in svg
 
 
-def test_text_is_not_markup() -> None:
+def test_labels_are_escaped() -> None:
     svg = line_figure("s", chart(line("<b>&", {64: [1.0], 128: [2.0]}))).svg
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg
 
 
-def test_the_script_of_a_page_loads_nothing_and_ends_no_script_element() -> None:
+def test_the_script_of_a_page_loads_nothing_and_cannot_close_its_script_element() -> None:
     assert "vegaEmbed" in javascript() and "</script" not in javascript()
     assert "import(" not in javascript()
 

@@ -1,4 +1,4 @@
-"""N-gram models of the training tokens as rows of the table, as a line, and in ngrams.csv."""
+"""N-gram models in the report: rows of the table, a line in the figure, and ngrams.csv."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ MEANS = {2: 4.4, 3: 3.85}
 
 @pytest.fixture
 def folder(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
-    """Two seeds of one encoding, and a run at another length without n-gram models."""
+    """Two seeds of one encoding, and a run at another training length without n-gram models."""
     for seed, losses in LOSSES.items():
         config = fabricate.config("alibi", 64, seed)
         row = fabricate.row(64, 3.0)
@@ -45,7 +45,7 @@ def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> N
     assert "Kneser-Ney" in short and "Kneser-Ney" not in long and "-gram model" not in long
 
 
-def test_models_that_were_scored_on_other_tokens_have_no_ngram_rows(
+def test_ngram_models_that_were_scored_on_other_tokens_are_left_out(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     """With an evaluation budget, a different part of the text is scored at each length."""
@@ -60,7 +60,7 @@ def test_models_that_were_scored_on_other_tokens_have_no_ngram_rows(
     assert "gram model" not in text
 
 
-def test_encodings_that_are_worse_than_a_trigram_are_in_the_finding_and_the_limitations(
+def test_the_finding_and_the_limitations_name_encodings_that_are_worse_than_a_trigram(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for encoding, loss in (("alibi", 3.0), ("nope", 3.9)):

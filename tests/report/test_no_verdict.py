@@ -20,14 +20,14 @@ def sides(tools: Any, seeds: tuple[int, ...] = (1, 2, 3), **rope: Any) -> list[A
 
 
 def reason_of(tools: Any, outcome: str, runs: list[Any], claim: str = CLAIM, **options: Any) -> str:
-    """The reason why a claim with one clause has an outcome other than holds and fails."""
+    """Return the reason why a claim with one clause neither holds nor fails."""
     (verdict,) = tools.verdicts(claim, runs, **options)
     assert verdict.outcome == outcome
     (clause,) = verdict.clauses
     return clause.reason
 
 
-def test_with_three_seeds_the_same_claim_is_decided(tools: Any) -> None:
+def test_a_claim_with_three_seeds_is_decided(tools: Any) -> None:
     assert tools.outcomes(CLAIM, sides(tools)) == {64: "holds"}
 
 
@@ -53,13 +53,13 @@ def test_two_seeds_are_too_few_however_far_apart_the_sides_are(tools: Any) -> No
     assert verdict.clauses[0].seeds == (1, 7) and verdict.clauses[0].left is not None
 
 
-def test_seeds_count_where_both_sides_have_them(tools: Any) -> None:
+def test_only_seeds_that_both_sides_have_count(tools: Any) -> None:
     runs = sides(tools, (1, 2, 3))
     runs[0].config["seed"] = 9
     assert "2 of the 3 required seeds" in reason_of(tools, "too few seeds", runs)
 
 
-def test_an_interval_that_includes_the_margin(tools: Any) -> None:
+def test_an_interval_that_includes_the_margin_is_undecided(tools: Any) -> None:
     runs = [tools.fake("alibi", 64, seed).add_row(64, 3 + noise) for seed, noise in NOISE.items()]
     runs += [tools.fake("rope", 64, seed).add_row(64, 3.0) for seed in NOISE]
     assert "margin" in reason_of(tools, "undecided", runs)
@@ -68,27 +68,27 @@ def test_an_interval_that_includes_the_margin(tools: Any) -> None:
 NOISE = {1: 0.1, 2: -0.1, 3: 0.02}
 
 
-def test_a_run_that_is_not_finished_names_the_command(tools: Any) -> None:
+def test_the_reason_names_an_unfinished_run_and_the_command_that_finishes_it(tools: Any) -> None:
     runs = sides(tools)
     runs[1].rows.clear()
     reason = reason_of(tools, "not measured", runs)
     assert "alibi-L64-s2" in reason and "`posenc train experiment=e`" in reason
 
 
-def test_missing_runs_come_with_their_command(tools: Any) -> None:
+def test_the_reason_for_missing_runs_has_the_command_that_trains_them(tools: Any) -> None:
     reason = reason_of(tools, "not measured", sides(tools)[:3])
     assert "perplexity of rope at L" in reason
     command = "posenc train experiment=e encoding=rope train_length=64 seed=1,2,3"
     assert f"`{command}`" in reason
 
 
-def test_a_missing_length_comes_with_its_command(tools: Any) -> None:
+def test_the_reason_for_a_missing_length_has_the_command_that_evaluates_it(tools: Any) -> None:
     claim = CLAIM.replace("rope, length: L", "rope, length: 4L")
     reason = reason_of(tools, "not measured", sides(tools), claim)
     assert "run=outputs/e/rope-L64-s1" in reason and "evaluation.lengths=[256]" in reason
 
 
-def test_the_command_of_a_missing_row_has_its_stride_swap_and_split(tools: Any) -> None:
+def test_the_command_for_a_missing_row_has_its_stride_swap_and_split(tools: Any) -> None:
     rows = "protocol: sliding, stride: 8, swap: yarn factor=4, split: test"
     claim = CLAIM.replace("encoding: alibi", f"encoding: alibi, {rows}")
     reason = reason_of(tools, "not measured", sides(tools), claim)
@@ -103,7 +103,18 @@ def test_the_command_of_a_missing_row_has_its_stride_swap_and_split(tools: Any) 
     ]
 
 
-def test_a_training_length_that_no_run_has(tools: Any) -> None:
+def test_the_command_for_a_missing_corpus_evaluates_on_it(tools: Any) -> None:
+    claim = CLAIM.replace("encoding: alibi", "encoding: alibi, corpus: wikitext103")
+    reason = reason_of(tools, "not measured", sides(tools), claim)
+    assert "run=outputs/e/alibi-L64-s1 data=wikitext103 " in reason
+
+
+def test_a_claim_about_windows_without_tokens_is_not_comparable(tools: Any) -> None:
+    claim = CLAIM.replace("rope, length: L", "rope, length: L-64")
+    assert "L-64 is 0 tokens" in reason_of(tools, "not comparable", sides(tools), claim)
+
+
+def test_a_claim_at_a_training_length_that_no_run_has_is_not_measured(tools: Any) -> None:
     named = CLAIM + "  where: {train_length: 128}\n"
     assert "train_length=128" in reason_of(tools, "not measured", sides(tools), named)
     limited = CLAIM + "  where: {train_length: {above: 64}}\n"
@@ -111,7 +122,7 @@ def test_a_training_length_that_no_run_has(tools: Any) -> None:
     assert (verdict.outcome, verdict.train_length) == ("not measured", None)
 
 
-def test_a_selector_of_several_runs_of_one_seed_names_them(tools: Any) -> None:
+def test_several_matching_runs_of_one_seed_are_named_and_not_comparable(tools: Any) -> None:
     runs = sides(tools)
     runs.append(replace(runs[-1], name="rope-other"))
     assert "rope-other" in reason_of(tools, "not comparable", runs)
@@ -121,11 +132,13 @@ def test_a_selector_of_several_runs_of_one_seed_names_them(tools: Any) -> None:
     ("change", "reason"),
     [({"tokens_hash": "b"}, "tokens_hash a and b"), ({"count": 999}, "count 1000 and 999")],
 )
-def test_different_tokens_are_not_compared(tools: Any, change: dict[str, Any], reason: str) -> None:
+def test_sides_scored_on_different_tokens_are_not_comparable(
+    tools: Any, change: dict[str, Any], reason: str
+) -> None:
     assert reason in reason_of(tools, "not comparable", sides(tools, **change))
 
 
-def test_different_training_data_are_not_compared(tools: Any) -> None:
+def test_sides_trained_on_different_data_are_not_comparable(tools: Any) -> None:
     runs = sides(tools)
     for run in runs[3:]:
         run.config["planned"] = {"fingerprint": "beef"}
@@ -142,13 +155,13 @@ LENGTHS = """
 """
 
 
-@pytest.mark.parametrize(("full", "outcome"), [(500, "holds"), (1000, "not comparable")])
-def test_two_lengths_of_one_run_may_score_different_tokens_unless_cut_short(
-    tools: Any, full: int, outcome: str
+@pytest.mark.parametrize(("full_count", "outcome"), [(500, "holds"), (1000, "not comparable")])
+def test_two_lengths_of_one_run_may_score_different_tokens_unless_a_budget_ran_out(
+    tools: Any, full_count: int, outcome: str
 ) -> None:
     runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0) for seed in (1, 2, 3)]
     for run in runs:
-        run.add_row(128, 2.9, count=500, full_count=full, tokens_hash="b")
+        run.add_row(128, 2.9, count=500, full_count=full_count, tokens_hash="b")
     assert tools.outcomes(LENGTHS, runs) == {64: outcome}
 
 
@@ -160,7 +173,7 @@ def test_the_longest_length_is_one_that_all_runs_have(tools: Any) -> None:
     assert verdict.clauses[0].difference.mean == pytest.approx(2.718281828**-0.1 - 1)
 
 
-def test_rows_of_another_corpus_split_or_swap_are_not_read(tools: Any) -> None:
+def test_rows_of_another_corpus_split_or_swap_count_only_if_selected(tools: Any) -> None:
     runs = sides(tools)
     for run in runs:
         for change in ({"data": "b", "data_name": "books"}, {"split": "test"}, {"swap": "ntk"}):
@@ -170,7 +183,7 @@ def test_rows_of_another_corpus_split_or_swap_are_not_read(tools: Any) -> None:
         assert tools.outcomes(CLAIM + f"  where: {{{key}}}\n", runs) == {64: "fails"}, key
 
 
-def test_a_seed_without_rows_is_named_before_the_number_of_seeds(tools: Any) -> None:
+def test_a_run_without_rows_is_reported_rather_than_too_few_seeds(tools: Any) -> None:
     runs = sides(tools, (1, 2))
     runs[-1].rows.clear()
     assert "rope-L64-s2" in reason_of(tools, "not measured", runs)

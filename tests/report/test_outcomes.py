@@ -1,4 +1,4 @@
-"""Every outcome, how several are combined and counted, and verdicts compared with t tests."""
+"""How outcomes are combined and counted, and verdicts compared with t tests."""
 
 import math
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ CLAIM = """
 """
 
 
-def pairs(tools: Any, differences: Sequence[float], train_length: int = 64) -> list[Any]:
-    """One seed of alibi and rope for each difference of their losses."""
+def paired_runs(tools: Any, differences: Sequence[float], train_length: int = 64) -> list[Any]:
+    """Return runs of alibi and rope, with one seed for each difference of their losses."""
     runs = []
     for seed, difference in enumerate(differences, 1):
         for encoding, loss in (("alibi", 3.0 + difference), ("rope", 3.0)):
@@ -33,14 +33,14 @@ def pairs(tools: Any, differences: Sequence[float], train_length: int = 64) -> l
 
 
 def expected_outcome(comparison: str, differences: Sequence[float]) -> str:
-    """The outcome by p values of t tests against the margins, without intervals."""
-    margin, error = math.log(1.02), 0.05 if comparison == "equal" else 0.025
+    """Return the outcome according to p-values of t tests against the margins."""
+    margin, alpha = math.log(1.02), 0.05 if comparison == "equal" else 0.025
 
     def above(limit: float) -> bool:
-        return stats.ttest_1samp(differences, limit, alternative="greater").pvalue < error
+        return stats.ttest_1samp(differences, limit, alternative="greater").pvalue < alpha
 
     def below(limit: float) -> bool:
-        return stats.ttest_1samp(differences, limit, alternative="less").pvalue < error
+        return stats.ttest_1samp(differences, limit, alternative="less").pvalue < alpha
 
     holds, fails = {
         "below": (below(-margin), above(-margin)),
@@ -53,40 +53,40 @@ def expected_outcome(comparison: str, differences: Sequence[float]) -> str:
 
 
 @pytest.mark.parametrize("comparison", ["below", "above", "at_most", "at_least", "equal"])
-def test_verdicts_are_those_of_t_tests_against_the_margins(tools: Any, comparison: str) -> None:
+def test_verdicts_agree_with_t_tests_against_the_margins(tools: Any, comparison: str) -> None:
     generator = np.random.default_rng(0)
     outcomes = set()
     for mean, spread, seeds in product((-0.1, -0.03, 0.0, 0.03, 0.1), (0.002, 0.012), (3, 5)):
         differences = generator.normal(mean, spread, seeds).tolist()
         expected = expected_outcome(comparison, differences)
         claim = CLAIM.format(comparison=comparison)
-        assert tools.outcomes(claim, pairs(tools, differences)) == {64: expected}
+        assert tools.outcomes(claim, paired_runs(tools, differences)) == {64: expected}
         outcomes.add(expected)
     assert outcomes == {"holds", "fails", "undecided"}
 
 
-def test_equality_needs_two_tests_at_five_percent_and_shows_the_interval_of_90(tools: Any) -> None:
-    """With these seeds the 90% interval lies within margins of 2%, the 95% interval does not."""
+def test_equality_is_two_tests_at_5_percent_and_shows_the_90_percent_interval(tools: Any) -> None:
+    """The 90% interval of the differences lies within margins of 2%, the 95% interval does not."""
     differences = [-0.005, 0.006, 0.012]
     center, error = fmean(differences), stdev(differences) / math.sqrt(3)
     assert center + 2.919986 * error < math.log(1.02) < center + 4.302653 * error
-    (verdict,) = tools.verdicts(CLAIM.format(comparison="equal"), pairs(tools, differences))
+    (verdict,) = tools.verdicts(CLAIM.format(comparison="equal"), paired_runs(tools, differences))
     (clause,) = verdict.clauses
     assert verdict.outcome == "holds"
     assert clause.difference.low == pytest.approx(math.expm1(center - 2.919986 * error), abs=1e-7)
     assert clause.difference.high == pytest.approx(math.expm1(center + 2.919986 * error), abs=1e-7)
     assert clause.clause.interval_confidence == pytest.approx(0.9)
     at_most = CLAIM.format(comparison="at_most")
-    assert tools.outcomes(at_most, pairs(tools, differences)) == {64: "undecided"}
+    assert tools.outcomes(at_most, paired_runs(tools, differences)) == {64: "undecided"}
 
 
 def test_confidence_changes_both_tests_of_equality(tools: Any) -> None:
     claim = CLAIM.format(comparison="equal") + "  confidence: 0.975\n"
-    assert tools.outcomes(claim, pairs(tools, [-0.005, 0.006, 0.012])) == {64: "undecided"}
+    assert tools.outcomes(claim, paired_runs(tools, [-0.005, 0.006, 0.012])) == {64: "undecided"}
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "whole"),
+    ("outcomes", "combined"),
     [
         (("holds", "holds"), "holds"),
         (("holds", "fails", "not comparable"), "fails"),
@@ -98,17 +98,17 @@ def test_confidence_changes_both_tests_of_equality(tools: Any) -> None:
         (("premise not met", "fails"), "fails"),
     ],
 )
-def test_the_whole_fails_with_any_part_and_holds_with_all(
-    outcomes: tuple[Outcome, ...], whole: Outcome
+def test_the_combined_outcome_fails_if_any_part_fails_and_holds_if_all_hold(
+    outcomes: tuple[Outcome, ...], combined: Outcome
 ) -> None:
-    assert combine(outcomes) == combine(reversed(outcomes)) == whole
+    assert combine(outcomes) == combine(reversed(outcomes)) == combined
 
 
 def test_every_outcome_has_a_place_in_the_order() -> None:
     assert sorted(PRECEDENCE) == sorted(get_args(Outcome))
 
 
-PARTS = """
+TWO_CLAUSES = """
 - statement: both
   where: {{length: L}}
   all:
@@ -126,9 +126,11 @@ PARTS = """
         ("above", "t5", "not measured"),
     ],
 )
-def test_clauses_are_combined(tools: Any, first: str, other: str, outcome: str) -> None:
-    runs = pairs(tools, [0.1, 0.11, 0.12])
-    assert tools.outcomes(PARTS.format(first=first, other=other), runs) == {64: outcome}
+def test_the_outcome_of_a_claim_combines_those_of_its_clauses(
+    tools: Any, first: str, other: str, outcome: str
+) -> None:
+    runs = paired_runs(tools, [0.1, 0.11, 0.12])
+    assert tools.outcomes(TWO_CLAUSES.format(first=first, other=other), runs) == {64: outcome}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_clauses_are_combined(tools: Any, first: str, other: str, outcome: str) 
 def test_a_claim_counts_once_whatever_the_number_of_training_lengths(
     tools: Any, at_64: list[float], at_128: list[float], words: set[str]
 ) -> None:
-    runs = [*pairs(tools, at_64), *pairs(tools, at_128, 128)]
+    runs = [*paired_runs(tools, at_64), *paired_runs(tools, at_128, 128)]
     verdicts = tools.verdicts(CLAIM.format(comparison="below"), runs)
     assert [verdict.train_length for verdict in verdicts] == [64, 128]
     text = summary(verdicts)
@@ -152,7 +154,7 @@ def test_a_claim_counts_once_whatever_the_number_of_training_lengths(
     assert ("at some" in text) == ("1 at some" in words)
 
 
-def test_equal_statements_of_different_claims_count_separately(tools: Any) -> None:
+def test_claims_with_the_same_statement_count_separately(tools: Any) -> None:
     claims = CLAIM.format(comparison="below") + CLAIM.format(comparison="above")
-    text = summary(tools.verdicts(claims, pairs(tools, [0.1, 0.11, 0.12])))
+    text = summary(tools.verdicts(claims, paired_runs(tools, [0.1, 0.11, 0.12])))
     assert text == "1 holds, 1 fails"

@@ -28,13 +28,16 @@ TRIGRAM = """
 SEEDS = (1, 2, 3)
 
 
-def alibi(tools: Any, train_length: int = 64, ngram: float = 3.5, **row: Any) -> list[Any]:
-    """Three seeds whose loss falls from 3.0 to 2.9 at 2L, with a trigram and a worse bigram."""
+def alibi_runs(tools: Any, train_length: int = 64, trigram: float = 3.5, **row: Any) -> list[Any]:
+    """Return runs of three seeds whose loss falls from about 3.0 at L to 2.9 at 2L.
+
+    The loss of the trigram model is about `trigram`, and that of the bigram model is higher.
+    """
     runs = []
     for seed in SEEDS:
         run = tools.fake("alibi", train_length, seed)
         run.add_row(train_length, 3.0 + 0.01 * seed, **row).add_row(2 * train_length, 2.9)
-        runs.append(run.add_ngram(2, 9.0).add_ngram(3, ngram + 0.02 * seed))
+        runs.append(run.add_ngram(2, 9.0).add_ngram(3, trigram + 0.02 * seed))
     return runs
 
 
@@ -44,14 +47,14 @@ def outcomes(verdicts: Any) -> dict[Any, str]:
 
 def test_a_claim_is_judged_if_its_premise_holds(tools: Any) -> None:
     for claim, outcome in ((CLAIM, "holds"), (RISES, "fails")):
-        verdicts = tools.with_premises(TRIGRAM, claim, alibi(tools))
+        verdicts = tools.with_premises(TRIGRAM, claim, alibi_runs(tools))
         assert [premise.outcome for premise in verdicts.premises] == ["holds"]
         assert outcomes(verdicts) == {64: outcome}
 
 
 @pytest.mark.parametrize("claim", [CLAIM, RISES, CLAIM.replace("alibi", "t5")])
 def test_a_claim_neither_holds_nor_fails_if_its_premise_fails(tools: Any, claim: str) -> None:
-    verdicts = tools.with_premises(TRIGRAM, claim, alibi(tools, ngram=2.5))
+    verdicts = tools.with_premises(TRIGRAM, claim, alibi_runs(tools, trigram=2.5))
     (verdict,) = verdicts.claims
     assert [premise.outcome for premise in verdicts.premises] == ["fails"]
     assert verdict.outcome == "premise not met"
@@ -61,8 +64,8 @@ def test_a_claim_neither_holds_nor_fails_if_its_premise_fails(tools: Any, claim:
     assert all(part in text for part in ("alibi is below the trigram", "fails", difference)), text
 
 
-def test_a_premise_that_is_not_shown_to_hold_is_not_met(tools: Any) -> None:
-    runs = alibi(tools)
+def test_a_premise_that_was_not_measured_is_not_met(tools: Any) -> None:
+    runs = alibi_runs(tools)
     for run in runs[1:]:
         run.ngrams.clear()
     verdicts = tools.with_premises(TRIGRAM, CLAIM, runs)
@@ -71,15 +74,17 @@ def test_a_premise_that_is_not_shown_to_hold_is_not_met(tools: Any) -> None:
     assert "not measured" in reasons(verdicts.claims[0], None)[0]
 
 
-def test_a_premise_applies_at_its_own_training_length(tools: Any) -> None:
-    runs = [*alibi(tools), *alibi(tools, 128, ngram=2.5)]
+def test_a_premise_applies_to_claims_at_the_same_training_length(tools: Any) -> None:
+    runs = [*alibi_runs(tools), *alibi_runs(tools, 128, trigram=2.5)]
     verdicts = tools.with_premises(TRIGRAM, CLAIM, runs)
     assert [premise.outcome for premise in verdicts.premises] == ["holds", "fails"]
     assert outcomes(verdicts) == {64: "holds", 128: "premise not met"}
 
 
-def test_a_premise_without_the_training_length_of_a_claim_applies_to_it(tools: Any) -> None:
-    runs = [*alibi(tools, ngram=2.5), *alibi(tools, 128)]
+def test_a_premise_not_judged_at_the_training_length_of_a_claim_still_applies_to_it(
+    tools: Any,
+) -> None:
+    runs = [*alibi_runs(tools, trigram=2.5), *alibi_runs(tools, 128)]
     limited = TRIGRAM + "  where: {train_length: 64}\n"
     verdicts = tools.with_premises(limited, CLAIM, runs)
     assert outcomes(verdicts) == {64: "premise not met", 128: "premise not met"}
@@ -90,7 +95,7 @@ def test_a_premise_without_the_training_length_of_a_claim_applies_to_it(tools: A
 
 def test_a_premise_applies_to_the_training_lengths_of_both_sides(tools: Any) -> None:
     """A claim at 64 whose right side was trained at 128, where the premise fails."""
-    runs = [*alibi(tools), *alibi(tools, 128, ngram=2.5)]
+    runs = [*alibi_runs(tools), *alibi_runs(tools, 128, trigram=2.5)]
     across = """
 - statement: short beats long
   where: {train_length: 64}
@@ -103,22 +108,24 @@ def test_a_premise_applies_to_the_training_lengths_of_both_sides(tools: Any) -> 
 
 
 def test_all_premises_must_hold(tools: Any) -> None:
-    verdicts = tools.with_premises(TRIGRAM + RISES, CLAIM, alibi(tools))
+    verdicts = tools.with_premises(TRIGRAM + RISES, CLAIM, alibi_runs(tools))
     assert [premise.outcome for premise in verdicts.premises] == ["holds", "fails"]
     assert verdicts.claims[0].outcome == "premise not met"
     assert [premise.claim.statement for premise in verdicts.claims[0].unmet] == ["alibi rises"]
 
 
 @pytest.mark.parametrize(("order", "right"), [("2", 9.0), ("3", 3.54), ("best", 3.54)])
-def test_an_ngram_of_the_same_seed_is_compared(tools: Any, order: str, right: float) -> None:
-    """The loss of alibi is 3 + 0.01 seed, and that of the trigram is 3.5 + 0.02 seed."""
+def test_a_run_is_compared_with_the_ngram_model_of_the_same_seed(
+    tools: Any, order: str, right: float
+) -> None:
+    """The loss of alibi is 3 + 0.01 seed, and that of the trigram model is 3.5 + 0.02 seed."""
     premise = TRIGRAM.replace("ngram: 3", f"ngram: {order}")
-    (verdict,) = tools.verdicts(premise, alibi(tools))
+    (verdict,) = tools.verdicts(premise, alibi_runs(tools))
     (clause,) = verdict.clauses
     assert clause.right == pytest.approx(math.exp(right))
     assert clause.left == pytest.approx(math.exp(3.02))
     assert clause.difference.mean == pytest.approx(math.exp(3.02 - right) - 1)
-    (loss,) = tools.verdicts(premise.replace("perplexity", "loss"), alibi(tools))
+    (loss,) = tools.verdicts(premise.replace("perplexity", "loss"), alibi_runs(tools))
     assert loss.clauses[0].right == pytest.approx(right)
 
 
@@ -131,10 +138,10 @@ def test_an_ngram_of_the_same_seed_is_compared(tools: Any, order: str, right: fl
         ({"count": 999}, "not comparable", "999"),
     ],
 )
-def test_an_ngram_needs_the_order_and_the_text_of_the_row(
+def test_an_ngram_model_needs_the_requested_order_and_the_text_of_the_row(
     tools: Any, changes: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    runs = alibi(tools)
+    runs = alibi_runs(tools)
     for run in runs:
         run.ngrams[:] = [run.ngrams[1] | changes]
     (verdict,) = tools.verdicts(TRIGRAM, runs)
@@ -143,6 +150,6 @@ def test_an_ngram_needs_the_order_and_the_text_of_the_row(
 
 
 def test_counts_may_differ_if_a_protocol_does_not_score_every_token(tools: Any) -> None:
-    runs = alibi(tools, protocol="fixed_target", stride=8, count=100)
+    runs = alibi_runs(tools, protocol="fixed_target", stride=8, count=100)
     premise = TRIGRAM + "  where: {protocol: fixed_target, stride: 8}\n"
     assert tools.outcomes(premise, runs) == {64: "holds"}

@@ -32,7 +32,9 @@ def number(text: str) -> str | float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_a_published_report_follows_from_the_published_runs(folder: Path, tmp_path: Path) -> None:
+def test_a_published_report_can_be_reproduced_from_the_published_runs(
+    folder: Path, tmp_path: Path
+) -> None:
     runs = Path(shutil.copytree(folder, tmp_path / folder.name))
     index = write_report(runs, Console(file=io.StringIO()))
     published = RESULTS / folder.name.removesuffix("-laptop")
@@ -50,7 +52,7 @@ def test_a_published_report_follows_from_the_published_runs(folder: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_published_runs_name_no_folder_of_the_machine_that_trained_them() -> None:
+def test_published_runs_contain_no_home_directory_of_the_machine_that_trained_them() -> None:
     files = [*RESULTS.glob("runs/*/plan.json"), *RESULTS.glob("runs/*/*/*.*")]
     text = "".join(file.read_text() for file in files if file.suffix in (".json", ".yaml"))
     assert not [word for word in text.split() if word.strip('"').startswith(("/root", "/home"))]

@@ -1,4 +1,4 @@
-"""The page in a browser, opened from file:// as a reader opens it."""
+"""The page of a report in a real browser, opened from file://."""
 
 import json
 import re
@@ -45,13 +45,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 
 
 @pytest.fixture
-def opened(browser: webdriver.Chrome, reported: SimpleNamespace) -> webdriver.Chrome:
+def page(browser: webdriver.Chrome, trial_report: SimpleNamespace) -> webdriver.Chrome:
+    """The browser with the page of `trial_report`; earlier performance logs are discarded."""
     browser.get_log("performance")
-    return open_page(browser, reported)
+    return open_page(browser, trial_report)
 
 
 def open_page(browser: webdriver.Chrome, report: SimpleNamespace) -> webdriver.Chrome:
-    """The page of a report once all charts are drawn."""
+    """Open the page of a report and wait until all charts are drawn."""
     browser.get(report.index.as_uri())
     WebDriverWait(browser, 60).until(
         lambda driver: driver.execute_script(
@@ -65,8 +66,8 @@ def marks(driver: webdriver.Chrome, figure: str, kind: str) -> list[WebElement]:
     return driver.find_elements(By.CSS_SELECTOR, f"#{figure} .chart .mark-{kind}.role-mark path")
 
 
-def lines(driver: webdriver.Chrome, figure: str) -> int:
-    """How many lines are drawn, over all panels."""
+def count_lines(driver: webdriver.Chrome, figure: str) -> int:
+    """Return the number of lines drawn in all panels of a figure."""
     return len([mark for mark in marks(driver, figure, "line") if mark.get_attribute("d")])
 
 
@@ -78,8 +79,8 @@ def requests(driver: webdriver.Chrome) -> list[str]:
     ]
 
 
-def entry(driver: webdriver.Chrome, figure: str, name: str) -> WebElement:
-    """The legend's button for a line."""
+def legend_button(driver: webdriver.Chrome, figure: str, name: str) -> WebElement:
+    """Scroll to the legend's button for a line and return it."""
     buttons = driver.find_elements(By.CSS_SELECTOR, f"#{figure} .legend button")
     button = next(button for button in buttons if button.text.strip() == name)
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
@@ -90,67 +91,69 @@ def wait(driver: webdriver.Chrome, condition: Any) -> Any:
     return WebDriverWait(driver, 20).until(condition)
 
 
-def test_the_page_opens_from_a_file_without_network_or_messages(opened: webdriver.Chrome) -> None:
-    assert opened.get_log("browser") == []
-    assert [url for url in requests(opened) if not url.startswith("data:")] == [opened.current_url]
+def test_the_page_opens_from_a_file_without_network_access_or_console_messages(
+    page: webdriver.Chrome,
+) -> None:
+    assert page.get_log("browser") == []
+    assert [url for url in requests(page) if not url.startswith("data:")] == [page.current_url]
 
 
 @pytest.mark.parametrize("figure", ["perplexity_by_length", "loss_by_position"])
-def test_a_figure_shows_every_line_in_every_panel(opened: webdriver.Chrome, figure: str) -> None:
-    names = [button.text for button in opened.find_elements(By.CSS_SELECTOR, f"#{figure} button")]
+def test_a_figure_shows_every_line_in_every_panel(page: webdriver.Chrome, figure: str) -> None:
+    names = [button.text for button in page.find_elements(By.CSS_SELECTOR, f"#{figure} button")]
     assert {"sinusoidal", "rope", "alibi", "nope"} <= set(names)
-    assert lines(opened, figure) == 7  # four encodings at L = 64, three at L = 128
-    bands = [mark for mark in marks(opened, figure, "area") if mark.get_attribute("d")]
+    assert count_lines(page, figure) == 7  # four encodings at L = 64, three at L = 128
+    bands = [mark for mark in marks(page, figure, "area") if mark.get_attribute("d")]
     assert len(bands) == 7  # between two seeds
 
 
 @pytest.mark.parametrize("key", [None, Keys.SPACE])
 def test_the_legend_hides_and_shows_a_line_in_all_panels(
-    opened: webdriver.Chrome, key: str | None
+    page: webdriver.Chrome, key: str | None
 ) -> None:
     figure = "perplexity_by_length"
-    button = entry(opened, figure, "rope")
+    button = legend_button(page, figure, "rope")
     for pressed, count in (("false", 5), ("true", 7)):
         button.send_keys(key) if key else button.click()
-        wait(opened, lambda driver, count=count: lines(driver, figure) == count)
+        wait(page, lambda driver, count=count: count_lines(driver, figure) == count)
         assert button.get_attribute("aria-pressed") == pressed
-        assert lines(opened, "loss_by_position") == 7
+        assert count_lines(page, "loss_by_position") == 7
 
 
 def test_a_double_click_shows_a_line_alone_and_a_second_one_shows_all_again(
-    opened: webdriver.Chrome,
+    page: webdriver.Chrome,
 ) -> None:
     figure = "perplexity_by_length"
     for count in (2, 7):
-        ActionChains(opened).double_click(entry(opened, figure, "alibi")).perform()
-        wait(opened, lambda driver, count=count: lines(driver, figure) == count)
+        ActionChains(page).double_click(legend_button(page, figure, "alibi")).perform()
+        wait(page, lambda driver, count=count: count_lines(driver, figure) == count)
 
 
-def test_shift_and_enter_do_the_same_as_a_double_click(opened: webdriver.Chrome) -> None:
+def test_shift_enter_does_the_same_as_a_double_click(page: webdriver.Chrome) -> None:
     figure = "perplexity_by_length"
     for count in (2, 7):
-        entry(opened, figure, "alibi").send_keys(Keys.SHIFT, Keys.ENTER)
-        wait(opened, lambda driver, count=count: lines(driver, figure) == count)
+        legend_button(page, figure, "alibi").send_keys(Keys.SHIFT, Keys.ENTER)
+        wait(page, lambda driver, count=count: count_lines(driver, figure) == count)
 
 
-def test_wide_tables_do_not_widen_the_page(opened: webdriver.Chrome) -> None:
-    tables = opened.find_elements(By.CSS_SELECTOR, "#results table")
+def test_wide_tables_do_not_widen_the_page(page: webdriver.Chrome) -> None:
+    tables = page.find_elements(By.CSS_SELECTOR, "#results table")
     assert len(tables) == 2
     assert all(table.is_displayed() and "sinusoidal" in table.text for table in tables)
     fits = "return document.documentElement.scrollWidth <= window.innerWidth"
     widths = "return [...document.querySelectorAll('.chart svg')].map(s => s.clientWidth)"
     metrics = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    wait(opened, lambda driver: driver.execute_script(fits))
-    wait(opened, lambda driver: max(driver.execute_script(widths)) <= 390)
-    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    wait(page, lambda driver: driver.execute_script(fits))
+    wait(page, lambda driver: max(driver.execute_script(widths)) <= 390)
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_without_javascript_images_stand_in_for_charts(
-    browser: webdriver.Chrome, reported: SimpleNamespace
+def test_without_javascript_images_replace_the_charts(
+    browser: webdriver.Chrome, trial_report: SimpleNamespace
 ) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    browser.get(reported.index.as_uri())
+    browser.get(trial_report.index.as_uri())
     stills = browser.find_elements(By.CSS_SELECTOR, "img.still")
     assert len(stills) == 4
     assert all(still.is_displayed() and still.size["width"] > 500 for still in stills)
@@ -160,24 +163,26 @@ def test_without_javascript_images_stand_in_for_charts(
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_in_print_images_stand_in_for_charts(opened: webdriver.Chrome) -> None:
-    stills = opened.find_elements(By.CSS_SELECTOR, "img.still")
-    charts = opened.find_elements(By.CSS_SELECTOR, ".interactive")
+def test_in_print_images_replace_the_charts(page: webdriver.Chrome) -> None:
+    stills = page.find_elements(By.CSS_SELECTOR, "img.still")
+    charts = page.find_elements(By.CSS_SELECTOR, ".interactive")
     assert not any(still.is_displayed() for still in stills)
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert all(still.is_displayed() for still in stills)
     assert not any(chart.is_displayed() for chart in charts)
-    figures = opened.find_elements(By.TAG_NAME, "figure")
+    figures = page.find_elements(By.TAG_NAME, "figure")
     assert all(figure.size["height"] <= PRINTED_HEIGHT for figure in figures)
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_in_dark_mode_the_text_of_page_and_charts_is_light(opened: webdriver.Chrome) -> None:
+def test_in_dark_mode_the_text_of_the_page_and_its_charts_is_light(
+    page: webdriver.Chrome,
+) -> None:
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark})
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": dark})
     script = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
     lightness = [
-        max(map(int, re.findall(r"\d+", opened.execute_script(script, selector, attribute))[:3]))
+        max(map(int, re.findall(r"\d+", page.execute_script(script, selector, attribute))[:3]))
         for selector, attribute in (
             ("body", "color"),
             (".chart .role-axis-label text", "fill"),
@@ -185,14 +190,14 @@ def test_in_dark_mode_the_text_of_page_and_charts_is_light(opened: webdriver.Chr
         )
     ]
     assert min(lightness[:2]) > 200 and lightness[2] < 60
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_a_published_curve_is_dashed_hollow_and_hidden_by_itself(
-    browser: webdriver.Chrome, various: SimpleNamespace
+def test_a_published_curve_is_dashed_with_hollow_markers_and_can_be_hidden_alone(
+    browser: webdriver.Chrome, three_seed_report: SimpleNamespace
 ) -> None:
     figure, name = "perplexity_relative", "alibi (published)"
-    open_page(browser, various)
+    open_page(browser, three_seed_report)
     dashed = [
         mark
         for mark in marks(browser, figure, "line")
@@ -201,9 +206,9 @@ def test_a_published_curve_is_dashed_hollow_and_hidden_by_itself(
     assert len(dashed) == 1
     hollow = [m for m in marks(browser, figure, "symbol") if m.get_attribute("fill") == "white"]
     assert len(hollow) == 3
-    before = lines(browser, figure)
-    entry(browser, figure, name).click()
-    wait(browser, lambda driver: lines(driver, figure) == before - 1)
+    before = count_lines(browser, figure)
+    legend_button(browser, figure, name).click()
+    wait(browser, lambda driver: count_lines(driver, figure) == before - 1)
 
 
 def tooltip(driver: webdriver.Chrome, mark: WebElement) -> str:
@@ -213,17 +218,17 @@ def tooltip(driver: webdriver.Chrome, mark: WebElement) -> str:
     return element.text
 
 
-def test_a_point_shows_its_numbers_under_the_pointer(opened: webdriver.Chrome) -> None:
-    target = marks(opened, "perplexity_by_length", "symbol")[-1]
-    text = tooltip(opened, target)
+def test_hovering_over_a_point_shows_its_numbers(page: webdriver.Chrome) -> None:
+    target = marks(page, "perplexity_by_length", "symbol")[-1]
+    text = tooltip(page, target)
     assert "Evaluation length (tokens)" in text and "Perplexity per token" in text
     assert "lowest and highest of 2 seeds" in text and "81920 tokens scored" in text
 
 
-def test_a_cell_of_the_heat_map_shows_its_numbers_under_the_pointer(
-    browser: webdriver.Chrome, various: SimpleNamespace
+def test_hovering_over_a_cell_of_the_heat_map_shows_its_numbers(
+    browser: webdriver.Chrome, three_seed_report: SimpleNamespace
 ) -> None:
-    open_page(browser, various)
+    open_page(browser, three_seed_report)
     cells = marks(browser, "loss_by_position_heat", "rect")
     assert len(cells) > 30
     text = tooltip(browser, cells[-1])
@@ -232,9 +237,9 @@ def test_a_cell_of_the_heat_map_shows_its_numbers_under_the_pointer(
 
 
 def test_every_task_has_a_panel_and_a_table(
-    browser: webdriver.Chrome, tasks: SimpleNamespace
+    browser: webdriver.Chrome, task_report: SimpleNamespace
 ) -> None:
-    open_page(browser, tasks)
+    open_page(browser, task_report)
     figure = browser.find_element(By.ID, "accuracy_by_length")
     for task in ("task_copy", "task_even_pairs"):
         assert f"{task}, trained at L = 64" in figure.text
@@ -242,19 +247,21 @@ def test_every_task_has_a_panel_and_a_table(
     assert len(browser.find_elements(By.CSS_SELECTOR, "#tasks table")) == 2
 
 
-def test_the_bounds_of_bases_are_marked(browser: webdriver.Chrome, bases: SimpleNamespace) -> None:
-    open_page(browser, bases)
+def test_the_bounds_on_the_base_are_labeled(
+    browser: webdriver.Chrome, base_report: SimpleNamespace
+) -> None:
+    open_page(browser, base_report)
     text = browser.find_element(By.ID, "perplexity_by_base").text
     assert "bound for L: " in text and "bound for 2L: " in text
 
 
-def test_a_button_changes_the_scale_of_every_panel(opened: webdriver.Chrome) -> None:
+def test_a_button_changes_the_scale_of_every_panel(page: webdriver.Chrome) -> None:
     figure = "perplexity_by_length"
     script = "return document.getElementById(arguments[0]).views?.map(v => v.scale('y').type)"
-    buttons = opened.find_elements(By.CSS_SELECTOR, f"#{figure} .scales button")
-    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", buttons[0])
+    buttons = page.find_elements(By.CSS_SELECTOR, f"#{figure} .scales button")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", buttons[0])
     assert sorted(button.text for button in buttons) == ["linear y", "log y"]
     for button in sorted(buttons, key=lambda button: button.text, reverse=True):
         button.click()
         scale = button.text.split()[0]
-        wait(opened, lambda d, scale=scale: d.execute_script(script, figure) == [scale, scale])
+        wait(page, lambda d, scale=scale: d.execute_script(script, figure) == [scale, scale])

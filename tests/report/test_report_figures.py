@@ -26,8 +26,8 @@ def points(index: Path, stem: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(index.with_name(f"{stem}.csv").read_text())))
 
 
-def test_pngs_are_sharp_and_svgs_are_valid(reported: SimpleNamespace) -> None:
-    report = reported.index.parent
+def test_pngs_are_sharp_and_svgs_are_valid(trial_report: SimpleNamespace) -> None:
+    report = trial_report.index.parent
     for stem in ("perplexity_by_length", "loss_by_position"):
         png = (report / f"{stem}.png").read_bytes()
         assert png.startswith(b"\x89PNG")
@@ -35,10 +35,10 @@ def test_pngs_are_sharp_and_svgs_are_valid(reported: SimpleNamespace) -> None:
         assert ET.fromstring((report / f"{stem}.svg").read_text()).tag == f"{SVG}svg"
 
 
-def test_perplexity_by_length_is_the_mean_over_seeds(reported: SimpleNamespace) -> None:
+def test_perplexity_by_length_is_the_mean_over_seeds(trial_report: SimpleNamespace) -> None:
     rows = {
         (row["train_length"], row["encoding"], row["length"]): row
-        for row in points(reported.index, "perplexity_by_length")
+        for row in points(trial_report.index, "perplexity_by_length")
     }
     row = rows["64", "rope", "256"]  # 3.55 at 64, two doublings of 0.12, seeds add 0.01 and 0.02
     assert float(row["loss"]) == pytest.approx(3.805)
@@ -48,9 +48,9 @@ def test_perplexity_by_length_is_the_mean_over_seeds(reported: SimpleNamespace) 
     assert (row["seeds"], row["tokens"]) == ("2", "81920")
 
 
-def test_relative_perplexities_are_paired_by_seed(various: SimpleNamespace) -> None:
+def test_relative_perplexities_are_paired_by_seed(three_seed_report: SimpleNamespace) -> None:
     """Seeds differ by 0.01 nats at every length, so that their ratios are equal."""
-    rows = points(various.index, "perplexity_relative")
+    rows = points(three_seed_report.index, "perplexity_relative")
     (row,) = [
         row
         for row in rows
@@ -64,13 +64,13 @@ def test_relative_perplexities_are_paired_by_seed(various: SimpleNamespace) -> N
         if row["published"] == "true"
     }
     assert published == {"64": 1.0, "128": 0.95, "512": 0.9}
-    assert f"({SOURCE})".replace("&", "&amp;") in various.index.read_text()
+    assert f"({SOURCE})".replace("&", "&amp;") in three_seed_report.index.read_text()
 
 
-def test_a_task_has_accuracies_and_no_perplexities(tasks: SimpleNamespace) -> None:
+def test_a_task_has_accuracies_and_no_perplexities(task_report: SimpleNamespace) -> None:
     rows = {
         (row["data"], row["encoding"], row["length"]): row
-        for row in points(tasks.index, "accuracy_by_length")
+        for row in points(task_report.index, "accuracy_by_length")
         if row["published"] == "false"
     }
     assert set(rows) == {
@@ -81,39 +81,39 @@ def test_a_task_has_accuracies_and_no_perplexities(tasks: SimpleNamespace) -> No
     }
     assert float(rows["task_copy", "rope", "128"]["accuracy"]) == pytest.approx(0.71)
     assert float(rows["task_copy", "alibi", "64"]["high"]) <= 1
-    names = {file.stem for file in tasks.index.parent.iterdir()}
+    names = {file.stem for file in task_report.index.parent.iterdir()}
     assert not names & {"perplexity_by_length", "perplexity_relative", "extrapolation"}
     # the t interval of 0.95, 0.96 and 0.97 is 4.303 * 0.01 / sqrt(3)
-    assert "**0.960 ±0.025**" in tasks.index.with_name("accuracy.md").read_text()
-    assert "0.710" in tasks.printed and "Perplexity" not in tasks.printed
+    assert "**0.960 ±0.025**" in task_report.index.with_name("accuracy.md").read_text()
+    assert "0.710" in task_report.printed and "Perplexity" not in task_report.printed
 
 
-def test_a_published_accuracy_is_drawn_over_its_task(tasks: SimpleNamespace) -> None:
+def test_a_published_accuracy_appears_only_for_its_task(task_report: SimpleNamespace) -> None:
     published = [
         (row["data"], row["encoding"], row["length"], row["accuracy"])
-        for row in points(tasks.index, "accuracy_by_length")
+        for row in points(task_report.index, "accuracy_by_length")
         if row["published"] == "true"
     ]
     assert published == [("task_copy", "alibi", "64", "1"), ("task_copy", "alibi", "256", "0.7")]
 
 
-def test_chance_is_drawn_over_the_task_it_belongs_to(
+def test_chance_is_drawn_only_for_a_built_in_task(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     task = {"_target_": "posenc.data.tasks.copy.Copy", "examples": 500, "alphabet_size": 16}
     row = {"data": "c0ffee", "data_name": "copy", "protocol": "tasks", "accuracy": 0.5}
-    for name, data in (("known", task), ("own", {"_target_": "mine.Task"})):
+    for name, data in (("built_in", task), ("custom", {"_target_": "mine.Task"})):
         config = fabricate.config("rope", 64, 1, data=data)
         config["planned"]["fingerprint"] = "c0ffee"
         fabricate.run(tmp_path / name, config, [fabricate.row(64 * n, 1.0, **row) for n in (1, 2)])
         figure = write_report(tmp_path / name, console).with_name("accuracy_by_length.svg")
-        assert ("chance (0.0625)" in figure.read_text()) == (name == "known")
+        assert ("chance (0.0625)" in figure.read_text()) == (name == "built_in")
 
 
-def test_a_report_builds_nothing_but_the_task(
+def test_a_report_imports_no_untrusted_code(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A saved configuration may come from someone else, so nothing that it names is imported."""
+    """A saved configuration may come from someone else, so only built-in code may run."""
     (tmp_path / "malicious.py").write_text("raise SystemExit('code was run')\n")
     monkeypatch.syspath_prepend(tmp_path)
     code = {"_target_": "malicious.run"}
@@ -126,17 +126,17 @@ def test_a_report_builds_nothing_but_the_task(
     assert "malicious" not in sys.modules
 
 
-def test_there_is_no_figure_of_speed(various: SimpleNamespace) -> None:
+def test_there_is_no_figure_of_speed(three_seed_report: SimpleNamespace) -> None:
     """Training speeds depend on the load of the machine; `posenc bench` compares speeds."""
-    names = " ".join(file.name for file in various.index.parent.iterdir())
+    names = " ".join(file.name for file in three_seed_report.index.parent.iterdir())
     assert not re.search("cost|speed", names)
-    assert "tokens per second" not in various.index.read_text().partition("<script>")[0]
+    assert "tokens per second" not in three_seed_report.index.read_text().partition("<script>")[0]
 
 
 def write_positions(
     folder: Path, fabricate: SimpleNamespace, losses: dict[str, float], windows: dict[int, int]
 ) -> None:
-    """Three seeds trained at L = 64; `windows` maps window lengths to numbers of windows.
+    """Write runs of three seeds with L = 64; `windows` maps window lengths to numbers of windows.
 
     The loss at a position is that of the encoding, plus the seed, plus position / 1000.
     """
@@ -148,8 +148,8 @@ def write_positions(
                 values = loss + seed + np.arange(1, length + 1) / 1000
                 positions[f"{key}.sum"] = values * count
                 positions[f"{key}.count"] = np.full(length, count)
-                total = {"count": count * length, "protocol": "by_position"}
-                rows.append(fabricate.row(length, float(values.mean()), **total))
+                changes = {"count": count * length, "protocol": "by_position"}
+                rows.append(fabricate.row(length, float(values.mean()), **changes))
             fabricate.run(folder, config, rows, positions=positions)
 
 
@@ -161,14 +161,14 @@ def test_losses_by_position_are_relative_to_nope_and_paired_by_seed(
     write_positions(tmp_path / "three", fabricate, losses, {128: 100})
     rows = points(write_report(tmp_path / "three", console), "loss_by_position")
     for encoding, loss in losses.items():
-        mine = [row for row in rows if row["encoding"] == encoding]
-        assert len(mine) > 4
-        for row in mine:
+        of_encoding = [row for row in rows if row["encoding"] == encoding]
+        assert len(of_encoding) > 4
+        for row in of_encoding:
             for column in ("loss_difference", "low", "high"):
                 assert float(row[column]) == pytest.approx(loss - 3.25, abs=1e-6)
 
 
-def test_positions_are_those_of_the_longest_length_with_many_windows(
+def test_positions_are_those_of_the_longest_length_with_enough_windows(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     windows = {64: 400, 128: 200, 256: 60, 1024: 5}
@@ -181,7 +181,7 @@ def test_positions_are_those_of_the_longest_length_with_many_windows(
     assert {float(row["loss_difference"]) for row in rows} == {0.5}
 
 
-def test_a_single_encoding_has_its_losses_by_position(
+def test_with_a_single_encoding_the_losses_themselves_are_shown(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     write_positions(tmp_path / "one", fabricate, {"rope": 3.0}, {64: 100})
@@ -190,33 +190,35 @@ def test_a_single_encoding_has_its_losses_by_position(
     assert 5 < min(float(row["loss"]) for row in rows) < max(float(row["loss"]) for row in rows)
 
 
-def test_the_heat_map_has_the_loss_above_the_best_of_its_column(various: SimpleNamespace) -> None:
+def test_the_heat_map_shows_each_loss_minus_the_lowest_of_its_column(
+    three_seed_report: SimpleNamespace,
+) -> None:
     columns: dict[str, list[tuple[float, float]]] = {}
-    for row in points(various.index, "loss_by_position_heat"):
+    for row in points(three_seed_report.index, "loss_by_position_heat"):
         cell = (float(row["loss"]), float(row["excess_loss"]))
         columns.setdefault(row["position"], []).append(cell)
     assert all(len(cells) == 2 for cells in columns.values())
     for cells in columns.values():
         best = min(loss for loss, _ in cells)
         differences = [loss - best for loss, _ in cells]
-        assert [above for _, above in cells] == pytest.approx(differences, abs=2e-6)
-    assert max(above for cells in columns.values() for _, above in cells) > 0.1
+        assert [excess for _, excess in cells] == pytest.approx(differences, abs=2e-6)
+    assert max(excess for cells in columns.values() for _, excess in cells) > 0.1
 
 
-def test_the_figure_of_bases_shows_the_bounds(bases: SimpleNamespace) -> None:
-    rows = points(bases.index, "perplexity_by_base")
+def test_the_figure_by_base_shows_the_bounds(base_report: SimpleNamespace) -> None:
+    rows = points(base_report.index, "perplexity_by_base")
     assert {(row["length"], row["base"]) for row in rows} == {
         (f"{length} ({relative})", base)
         for length, relative in ((16, "L"), (32, "2L"))
         for base in ("100", "10000")
     }
-    svg = bases.index.with_name("perplexity_by_base.svg").read_text()
+    svg = base_report.index.with_name("perplexity_by_base.svg").read_text()
     for name, length in (("L", 16), ("2L", 32)):
         assert f"bound for {name}: {smallest_base(32, length):,.0f}" in svg
     assert "2 L / pi: 10" in svg
 
 
-def test_there_is_no_figure_of_bases_where_another_setting_differs_too(
+def test_there_is_no_figure_by_base_if_another_setting_also_differs(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for seed, layout in enumerate(("interleaved", "half")):
@@ -228,8 +230,10 @@ def test_there_is_no_figure_of_bases_where_another_setting_differs_too(
     assert not index.with_name("perplexity_by_base.csv").exists()
 
 
-def test_a_task_label_leaves_out_settings_that_all_curves_share(tasks: SimpleNamespace) -> None:
-    labels = {row["encoding"] for row in points(tasks.index, "accuracy_by_length")}
+def test_a_task_label_leaves_out_settings_that_all_curves_share(
+    task_report: SimpleNamespace,
+) -> None:
+    labels = {row["encoding"] for row in points(task_report.index, "accuracy_by_length")}
     assert labels == {"rope", "alibi"}
-    command = json.loads((tasks.folder / "plan.json").read_text())["command"]
-    assert command in tasks.index.read_text()
+    command = json.loads((task_report.folder / "plan.json").read_text())["command"]
+    assert command in task_report.index.read_text()

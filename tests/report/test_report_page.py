@@ -37,25 +37,25 @@ FILES = {
 }
 
 
-def test_all_files_are_written_and_nothing_else(reported: SimpleNamespace) -> None:
-    assert reported.index == reported.folder / "report" / "index.html"
-    assert {path.name for path in reported.index.parent.iterdir()} == FILES
+def test_all_files_are_written_and_nothing_else(trial_report: SimpleNamespace) -> None:
+    assert trial_report.index == trial_report.folder / "report" / "index.html"
+    assert {path.name for path in trial_report.index.parent.iterdir()} == FILES
 
 
 def test_the_page_loads_nothing_and_every_link_resolves(
-    reported: SimpleNamespace, read_html: Any
+    trial_report: SimpleNamespace, read_html: Any
 ) -> None:
-    page = read_html(reported.index.read_text())
+    page = read_html(trial_report.index.read_text())
     assert page.loads
     assert all(target.startswith("data:") for target in page.loads)
-    assert broken_links(reported.index, page) == []
+    assert broken_links(trial_report.index, page) == []
     assert {unquote(link) for link in page.links} >= FILES - {"index.html"}
 
 
 def test_a_copy_of_the_folder_has_no_broken_link(
-    reported: SimpleNamespace, tmp_path: Path, read_html: Any
+    trial_report: SimpleNamespace, tmp_path: Path, read_html: Any
 ) -> None:
-    index = copytree(reported.index.parent, tmp_path / "results") / "index.html"
+    index = copytree(trial_report.index.parent, tmp_path / "results") / "index.html"
     assert broken_links(index, read_html(index.read_text())) == []
 
 
@@ -69,7 +69,7 @@ def test_every_link_in_docs_results_resolves(read_html: Any) -> None:
 
 
 def broken_links(index: Path, page: Any) -> list[str]:
-    """The links of a page to files and fragments that do not exist, relative to its folder."""
+    """Return the links of a page to files or fragments that do not exist."""
     links = [link for link in page.links if not re.match("https?://", link)]
     files, fragments = zip(*(link.partition("#")[::2] for link in links), strict=True)
     missing = [file for file in files if not (index.parent / unquote(file)).exists()]
@@ -77,9 +77,9 @@ def broken_links(index: Path, page: Any) -> list[str]:
 
 
 def test_the_page_begins_with_its_finding_then_the_main_table_and_figure(
-    various: SimpleNamespace, read_html: Any
+    three_seed_report: SimpleNamespace, read_html: Any
 ) -> None:
-    text = various.index.read_text()
+    text = three_seed_report.index.read_text()
     page = read_html(text)
     assert "Finding: L = 64: perplexity is lowest with rope at 64 tokens" in page.text
     parts = ("Finding:", "<h2", "<table>", 'id="perplexity_by_length"', 'id="conclusions"')
@@ -87,14 +87,14 @@ def test_the_page_begins_with_its_finding_then_the_main_table_and_figure(
     assert indices == sorted(indices)
 
 
-def test_a_page_is_small(various: SimpleNamespace) -> None:
-    assert various.index.stat().st_size < 1_000_000
+def test_a_page_is_small(three_seed_report: SimpleNamespace) -> None:
+    assert three_seed_report.index.stat().st_size < 1_000_000
 
 
 def test_tables_figures_and_sections_have_names_for_screen_readers(
-    reported: SimpleNamespace, read_html: Any
+    trial_report: SimpleNamespace, read_html: Any
 ) -> None:
-    text = reported.index.read_text()
+    text = trial_report.index.read_text()
     page = read_html(text)
     assert {"header", "nav", "main"} <= set(page.tags)
     assert page.tables and all(table.caption for table in page.tables)
@@ -122,16 +122,16 @@ def test_a_narrow_terminal_has_fewer_lengths(folder: Path) -> None:
     assert header.split()[-1] == "1024" and len(header.split()) < 5
 
 
-def test_the_same_runs_give_the_same_bytes(
-    reported: SimpleNamespace, folder: Path, console: Console
+def test_the_same_runs_give_identical_files(
+    trial_report: SimpleNamespace, folder: Path, console: Console
 ) -> None:
-    first = {path.name: path.read_bytes() for path in reported.index.parent.iterdir()}
+    first = {path.name: path.read_bytes() for path in trial_report.index.parent.iterdir()}
     again = write_report(folder, console).parent
     assert {path.name: path.read_bytes() for path in again.iterdir()} == first
 
 
-def test_the_page_has_the_experimental_setup(reported: SimpleNamespace, read_html: Any) -> None:
-    text = read_html(reported.index.read_text()).text
+def test_the_page_has_the_experimental_setup(trial_report: SimpleNamespace, read_html: Any) -> None:
+    text = read_html(trial_report.index.read_text()).text
     for item in (
         "1,048,576 parameters",
         "1,500,000 tokens per run",
@@ -147,9 +147,11 @@ def test_the_page_has_the_experimental_setup(reported: SimpleNamespace, read_htm
         assert item in text, item
 
 
-def test_conclusions_and_limitations_are_computed(reported: SimpleNamespace) -> None:
-    text = " ".join(reported.printed.split())
-    # from 64 to 1024 tokens there are four doublings: e^(4 x slope)
+def test_conclusions_and_limitations_are_computed_from_the_runs(
+    trial_report: SimpleNamespace,
+) -> None:
+    text = " ".join(trial_report.printed.split())
+    # from 64 to 1024 tokens, there are four doublings: e^(4 x slope)
     assert "alibi 0.92, rope 1.62, nope 2.23, sinusoidal 3.32" in text
     assert "rope at 64 tokens (35.34)" in text and "alibi at 1024 tokens (34.30)" in text
     assert "early-token curse" in text
@@ -170,7 +172,7 @@ def test_one_seed_and_few_windows_are_limitations(
     assert "single seed" in text and "no interval" in text
     assert "at 16000 tokens and above, fewer than 30 full windows" in text
     assert "5 windows of 16000 tokens" in text
-    assert "29 windows of 64 tokens" in text  # the number of targets, not the length, counts them
+    assert "29 windows of 64 tokens" in text  # each scores 512 targets
 
 
 def test_the_finding_compares_encodings_at_the_longest_length_that_all_have(
@@ -224,12 +226,12 @@ def test_each_run_with_a_corrupt_file_is_named_and_the_others_are_reported(
     assert all(f"/{name} is " in text for name in names)
 
 
-@pytest.mark.parametrize("words", [["report", "name=one"], ["status", "name=one"]])
+@pytest.mark.parametrize("arguments", [["report", "name=one"], ["status", "name=one"]])
 def test_a_closed_pipe_is_not_an_error(
-    tmp_path: Path, fabricate: SimpleNamespace, words: list[str]
+    tmp_path: Path, fabricate: SimpleNamespace, arguments: list[str]
 ) -> None:
     fabricate.run(tmp_path / "one", fabricate.config("alibi", 64, 1), [fabricate.row(64, 3.0)])
-    command = [sys.executable, "-m", "posenc", *words, f"outputs_dir={tmp_path}"]
+    command = [sys.executable, "-m", "posenc", *arguments, f"outputs_dir={tmp_path}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
@@ -248,11 +250,15 @@ def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
     assert "At 128 tokens, the runs were not all scored on the same tokens" in text
 
 
-def test_unfinished_runs_are_listed_everywhere(reported: SimpleNamespace, read_html: Any) -> None:
-    failed, pending = (next(reported.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2))
+def test_unfinished_runs_are_listed_in_every_format(
+    trial_report: SimpleNamespace, read_html: Any
+) -> None:
+    failed, pending = (
+        next(trial_report.folder.glob(f"nope-L128-s{seed}-*")).name for seed in (1, 2)
+    )
     lines = ("2 of 16 runs missing", f"{failed}: failed: loss is NaN", f"{pending}: pending")
-    markdown = (reported.index.parent / "extrapolation.md").read_text()
-    for text in (reported.printed, read_html(reported.index.read_text()).text, markdown):
+    markdown = (trial_report.index.parent / "extrapolation.md").read_text()
+    for text in (trial_report.printed, read_html(trial_report.index.read_text()).text, markdown):
         for line in lines:
             assert line in text
 
@@ -279,8 +285,8 @@ def test_files_of_an_earlier_report_are_removed(folder: Path, console: Console) 
 """
     plan.write_text(json.dumps({**json.loads(without_claims), "claims": yaml.safe_load(claim)}))
     index = write_report(folder, console)
-    users = {index.with_name("claims-notes.md"), index.with_name("claims.txt")}
-    for path in users:
+    user_files = {index.with_name("claims-notes.md"), index.with_name("claims.txt")}
+    for path in user_files:
         path.write_text("mine")
     claims = {index.with_name(f"claims.{suffix}") for suffix in ("csv", "md", "tex")}
     present = set(index.parent.iterdir())
@@ -290,7 +296,7 @@ def test_files_of_an_earlier_report_are_removed(folder: Path, console: Console) 
     assert set(index.parent.iterdir()) == present - claims
 
 
-def test_text_of_a_configuration_is_not_markup(
+def test_text_of_a_configuration_is_escaped(
     folder: Path, fabricate: SimpleNamespace, console: Console, read_html: Any
 ) -> None:
     attack = "<script>alert(1)</script>"
@@ -310,7 +316,7 @@ def test_text_of_a_configuration_is_not_markup(
     assert attack in printed(console)
 
 
-def test_no_path_of_this_machine_is_in_the_report(
+def test_a_report_contains_no_path_of_this_machine(
     folder: Path, fabricate: SimpleNamespace, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder.parent.parent)
@@ -326,6 +332,15 @@ def test_no_path_of_this_machine_is_in_the_report(
     assert "data.paths=books.txt" in index.read_text()
 
 
+def test_paths_are_unchanged_if_the_home_directory_is_the_root(
+    folder: Path, fabricate: SimpleNamespace, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/")
+    config = fabricate.config("rope", 64, 7)
+    fabricate.run(folder, config, [], state="failed", error="/data/x is missing")
+    assert "/data/x is missing" in write_report(folder, console).read_text()
+
+
 def test_the_last_line_is_the_path_of_the_page(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,18 +350,18 @@ def test_the_last_line_is_the_path_of_the_page(
     assert printed(console).splitlines()[-1] == "outputs/trial/report/index.html"
 
 
-def test_reproduction_has_commands_version_and_data(
-    various: SimpleNamespace, read_html: Any
+def test_the_reproduction_section_has_commands_version_and_data(
+    three_seed_report: SimpleNamespace, read_html: Any
 ) -> None:
-    text = read_html(various.index.read_text()).text
+    text = read_html(three_seed_report.index.read_text()).text
     for words in ("posenc train name=various", "posenc report name=various", "posenc 0.2.0"):
         assert words in text
     assert "f00dfeed0123" in text
 
 
-def test_runs_csv_has_every_measurement_once_and_every_run(reported: SimpleNamespace) -> None:
-    lines = (reported.folder / "report/runs.csv").read_text().splitlines()
-    files = reported.folder.glob("*/evaluation.json")
+def test_runs_csv_has_every_measurement_once_and_every_run(trial_report: SimpleNamespace) -> None:
+    lines = (trial_report.folder / "report/runs.csv").read_text().splitlines()
+    files = trial_report.folder.glob("*/evaluation.json")
     measured = [
         (file, row["length"], row["loss"])
         for file in files
@@ -383,11 +398,11 @@ def test_runs_csv_has_a_column_for_every_swept_setting(
         ("3000000", "tiny", "10000", "4096"),
     ]
     assert not {"encoding.layout", "optimizer.learning_rate", "data.fingerprint"} & rows[0].keys()
-    # losses by position that differ come from another measurement and are kept
+    # rows by position have a different loss here, so they are kept as separate measurements
     assert text.count("by_position") == 5
 
 
-def test_a_page_without_losses_by_position_has_the_setting_that_adds_them(
+def test_a_page_without_losses_by_position_names_the_setting_that_adds_them(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console, read_html: Any
 ) -> None:
     rows = [fabricate.row(64, 3.0)]
@@ -397,7 +412,7 @@ def test_a_page_without_losses_by_position_has_the_setting_that_adds_them(
     assert not list(index.parent.glob("loss_by_position*"))
 
 
-def test_rows_by_position_make_the_table_where_there_are_no_others(
+def test_the_table_uses_rows_by_position_if_there_are_no_others(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [fabricate.row(64, 3.0, protocol="by_position")]
@@ -406,19 +421,23 @@ def test_rows_by_position_make_the_table_where_there_are_no_others(
     assert "20.09" in (tmp_path / "only/report/extrapolation.md").read_text()
 
 
-def test_a_missing_folder_names_the_available_ones(folder: Path, console: Console) -> None:
+def test_the_error_for_a_missing_folder_lists_the_available_ones(
+    folder: Path, console: Console
+) -> None:
     with pytest.raises(ConfigError, match=r"trail .*available: trial.*nearest: trial"):
         write_report(folder.with_name("trail"), console)
 
 
-def test_an_empty_folder_has_the_command_that_makes_runs(tmp_path: Path, console: Console) -> None:
+def test_the_error_for_an_empty_folder_has_the_command_that_creates_runs(
+    tmp_path: Path, console: Console
+) -> None:
     folder = tmp_path / "outputs" / "empty"
     folder.mkdir(parents=True)
     with pytest.raises(ConfigError, match="`posenc train`"):
         write_report(folder, console)
 
 
-def test_a_folder_without_evaluations_has_the_command_that_shows_its_runs(
+def test_the_error_for_a_folder_without_evaluations_has_the_command_that_shows_its_runs(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     fabricate.run(tmp_path / "new", fabricate.config("rope", 64, 1), [], state="failed", tokens=1)

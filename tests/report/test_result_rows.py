@@ -1,4 +1,4 @@
-"""Values that are distinguishable from the best of their column, and intervals in the tables."""
+"""Which values are distinguishable from the best of their column, and intervals in the tables."""
 
 import csv
 import io
@@ -27,11 +27,11 @@ from posenc.runs.loss_arrays import BlockSums
 
 BLOCKS, TOKENS = 20, 4096
 NOISE = np.random.default_rng(0).normal(0, 0.1, BLOCKS)
-HARD = np.linspace(2, 5, BLOCKS)  # losses that differ more between blocks than between encodings
+LOSSES = np.linspace(2, 5, BLOCKS)  # by block; blocks differ more than encodings
 
 
 def point(losses: Sequence[np.ndarray], *, tokens: int = TOKENS, saved: bool = True) -> Point:
-    """A point with the losses [blocks] of each seed."""
+    """Return a point from the losses [blocks] of each seed; `saved` is whether it has blocks."""
     counts = np.full(BLOCKS, tokens)
     blocks = tuple(BlockSums(loss * counts, counts) if saved else None for loss in losses)
     values = tuple(float(loss.mean()) for loss in losses)
@@ -39,7 +39,7 @@ def point(losses: Sequence[np.ndarray], *, tokens: int = TOKENS, saved: bool = T
     return Point(64, values, seeds, BLOCKS * tokens, blocks, (None,) * len(losses))
 
 
-def marked(points: dict[str, Point], quantity: DisplayedQuantity = PERPLEXITY) -> set[str]:
+def marked_labels(points: dict[str, Point], quantity: DisplayedQuantity = PERPLEXITY) -> set[str]:
     key = EvaluationKey("f", "text", "validation", "nonoverlapping", None, None)
     curves = tuple(Curve(label, label, (value,)) for label, value in points.items())
     rows = result_rows(CurveSet(key, 64, curves, quantity=quantity))
@@ -49,48 +49,48 @@ def marked(points: dict[str, Point], quantity: DisplayedQuantity = PERPLEXITY) -
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_values_that_differ_by_chance_alone_are_marked_with_the_best(seeds: int) -> None:
     """Every block is 0.02 worse with `worse`; `even` is better in some blocks, worse in others."""
-    even = HARD + NOISE - NOISE.mean() + 0.001
+    even = LOSSES + NOISE - NOISE.mean() + 0.001
     points = {
-        "best": point([HARD] * seeds),
-        "worse": point([HARD + 0.02] * seeds),
+        "best": point([LOSSES] * seeds),
+        "worse": point([LOSSES + 0.02] * seeds),
         "even": point([even] * seeds),
     }
-    assert marked(points) == {"best", "even"}
+    assert marked_labels(points) == {"best", "even"}
 
 
-def test_without_blocks_seeds_decide() -> None:
+def test_without_blocks_values_are_compared_across_seeds() -> None:
     seeds = np.array([0.0, 0.1, 0.2])
     points = {
-        "best": point([HARD + s for s in seeds], saved=False),
-        "worse": point([HARD + s + 0.01 for s in seeds], saved=False),
-        "noisy": point([HARD + s for s in (0.2, 0.0, 0.11)], saved=False),
+        "best": point([LOSSES + s for s in seeds], saved=False),
+        "worse": point([LOSSES + s + 0.01 for s in seeds], saved=False),
+        "noisy": point([LOSSES + s for s in (0.2, 0.0, 0.11)], saved=False),
     }
-    assert marked(points) == {"best", "noisy"}
+    assert marked_labels(points) == {"best", "noisy"}
 
 
-def test_with_neither_blocks_nor_seeds_the_best_alone_is_marked() -> None:
-    points = {"a": point([HARD], saved=False), "b": point([HARD + 1e-6], saved=False)}
-    assert marked(points) == {"a"}
+def test_with_one_seed_and_no_blocks_only_the_best_is_marked() -> None:
+    points = {"a": point([LOSSES], saved=False), "b": point([LOSSES + 1e-6], saved=False)}
+    assert marked_labels(points) == {"a"}
 
 
 def test_the_highest_accuracy_is_the_best() -> None:
-    points = {"a": point([HARD], saved=False), "b": point([HARD + 1], saved=False)}
-    assert marked(points, ACCURACY) == {"b"}
+    points = {"a": point([LOSSES], saved=False), "b": point([LOSSES + 1], saved=False)}
+    assert marked_labels(points, ACCURACY) == {"b"}
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
-    left, right = point([HARD, HARD + 1]), point([HARD + 0.5])
+    left, right = point([LOSSES, LOSSES + 1]), point([LOSSES + 0.5])
     difference = paired_difference(left, right)
     assert difference is not None and difference.mean == pytest.approx(-0.5)
 
 
 def test_losses_of_different_tokens_are_not_paired_by_block() -> None:
-    left, right = point([HARD]), point([HARD], tokens=100)
+    left, right = point([LOSSES]), point([LOSSES], tokens=100)
     assert paired_difference(left, right) is None
 
 
-def write(folder: Path, fabricate: SimpleNamespace) -> Path:
-    """Two encodings with three seeds, at two lengths, in both protocols."""
+def write_runs(folder: Path, fabricate: SimpleNamespace) -> Path:
+    """Write runs of two encodings with three seeds, evaluated at two lengths by two protocols."""
     for offset, encoding in ((0.0, "alibi"), (0.3, "rope")):
         for seed in (1, 2, 3):
             config, rows, arrays = fabricate.config(encoding, 64, seed), [], {}
@@ -98,7 +98,7 @@ def write(folder: Path, fabricate: SimpleNamespace) -> Path:
                 for length in (64, 128):
                     counts = np.full(BLOCKS, TOKENS)
                     shift = offset + 0.01 * seed**2 + 0.1 * (protocol == "fixed_target")
-                    sums = (HARD + shift) * counts
+                    sums = (LOSSES + shift) * counts
                     key = {"protocol": protocol, "stride": stride, "count": int(counts.sum())}
                     rows.append(fabricate.row(length, sums.sum() / counts.sum(), **key))
                     name = f"{rows[-1]['data']}.validation.{protocol}.{length}.{stride or '-'}.-"
@@ -111,7 +111,7 @@ def write(folder: Path, fabricate: SimpleNamespace) -> Path:
 def test_intervals_are_in_the_table_and_in_the_csv(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write(tmp_path / "intervals", fabricate)
+    folder = write_runs(tmp_path / "intervals", fabricate)
     report = write_report(folder, console).parent
     losses = [3.5 + 0.01 * seed**2 for seed in (1, 2, 3)]
     mean, half = np.mean(losses), t.ppf(0.975, 2) * np.std(losses, ddof=1) / math.sqrt(3)
@@ -122,17 +122,17 @@ def test_intervals_are_in_the_table_and_in_the_csv(
     rows = {(row["protocol"], row["encoding"]): row for row in lines}
     row = rows["nonoverlapping", "alibi"]
     assert [float(row[f"64_{end}"]) for end in ("low", "high")] == pytest.approx([low, high], 1e-5)
-    # other text varies more than the seeds: the standard error over blocks is HARD.std() / sqrt(20)
-    error = 1.96 * HARD.std() / math.sqrt(BLOCKS)
+    # blocks vary more than seeds; the standard error over blocks is LOSSES.std() / sqrt(20)
+    error = 1.96 * LOSSES.std() / math.sqrt(BLOCKS)
     assert math.log(float(row["64_text_low"])) == pytest.approx(mean - error, abs=0.2 * error)
     assert math.log(float(row["64_text_high"])) == pytest.approx(mean + error, abs=0.2 * error)
     assert (row["64_best"], rows["nonoverlapping", "rope"]["64_best"]) == ("true", "false")
 
 
-def test_fixed_targets_are_listed_below_the_windows_of_their_encoding(
+def test_fixed_targets_are_listed_below_the_main_row_of_their_encoding(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write(tmp_path / "fixed", fabricate)
+    folder = write_runs(tmp_path / "fixed", fabricate)
     markdown = (write_report(folder, console).parent / "extrapolation.md").read_text()
     labels = [line.split(" | ")[0] for line in markdown.splitlines() if line.startswith("| ")]
     assert labels == [

@@ -1,4 +1,4 @@
-"""The main tables in every format, compared with means computed here from the runs' files."""
+"""The main tables in every format, compared with means computed here from the run files."""
 
 import csv
 import io
@@ -53,7 +53,7 @@ def in_markdown(text: str) -> Numbers:
 
 
 def in_terminal(text: str) -> Numbers:
-    """Lengths are on the first line after the title, rows between the rule and the notes."""
+    """The line after the title has the lengths; the rows are between the rule and the notes."""
     numbers: Numbers = {}
     tables = re.findall(
         r"L = (\d+): [^\n]*\n([^\n]*)\n[^\n]*\n─+\s*\n(.*?)\nPerplexity", text, re.S
@@ -79,33 +79,33 @@ def in_page(page: Any) -> Numbers:
     return numbers
 
 
-def test_every_format_has_the_perplexities_of_the_files(
-    reported: SimpleNamespace, read_html: Any
+def test_every_format_has_the_perplexities_in_the_run_files(
+    trial_report: SimpleNamespace, read_html: Any
 ) -> None:
-    numbers = expected(reported.folder)
+    numbers = expected(trial_report.folder)
     assert len(numbers) == 4 * 5 + 3 * 4
-    assert in_csv((reported.folder / "report/extrapolation.csv").read_text()) == numbers
-    assert in_markdown((reported.folder / "report/extrapolation.md").read_text()) == numbers
-    assert in_terminal(reported.printed) == numbers
-    assert in_page(read_html(reported.index.read_text())) == numbers
+    assert in_csv((trial_report.folder / "report/extrapolation.csv").read_text()) == numbers
+    assert in_markdown((trial_report.folder / "report/extrapolation.md").read_text()) == numbers
+    assert in_terminal(trial_report.printed) == numbers
+    assert in_page(read_html(trial_report.index.read_text())) == numbers
 
 
-def test_the_lowest_of_each_column_is_marked(reported: SimpleNamespace) -> None:
-    numbers = expected(reported.folder)
-    markdown = (reported.folder / "report/extrapolation.md").read_text()
+def test_the_lowest_value_of_each_column_is_marked(trial_report: SimpleNamespace) -> None:
+    numbers = expected(trial_report.folder)
+    markdown = (trial_report.folder / "report/extrapolation.md").read_text()
     columns = {(train_length, length) for train_length, _, length in numbers}
     lowest = sorted(
         min((value for key, value in numbers.items() if (key[0], key[2]) == column), key=float)
         for column in columns
     )
     assert sorted(re.findall(r"\| \*\*([\d.]+)\*\*", markdown)) == lowest
-    assert sorted(re.findall(r" \*([\d.]+) ", reported.printed)) == lowest
+    assert sorted(re.findall(r" \*([\d.]+) ", trial_report.printed)) == lowest
 
 
-def test_the_ratio_is_that_of_the_longest_to_the_training_length(
-    reported: SimpleNamespace,
+def test_the_ratio_compares_the_longest_length_with_the_training_length(
+    trial_report: SimpleNamespace,
 ) -> None:
-    text = (reported.folder / "report/extrapolation.csv").read_text()
+    text = (trial_report.folder / "report/extrapolation.csv").read_text()
     rows = csv.DictReader(io.StringIO(text))
     ratios = {
         (row["encoding"], row["train_length"]): row["longest_over_train_length"] for row in rows
@@ -115,7 +115,7 @@ def test_the_ratio_is_that_of_the_longest_to_the_training_length(
     assert ratios["sinusoidal", "128"] == f"{math.exp(0.9):.2f}"
 
 
-def test_a_ratio_is_of_the_seeds_at_both_lengths_and_a_note_names_missing_seeds(
+def test_a_ratio_covers_the_seeds_at_both_lengths_and_a_note_lists_fewer_seeds(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for seed, loss in ((1, 4.0), (2, 3.0)):
@@ -155,7 +155,7 @@ def test_tables_describe_the_spectra_in_their_labels(
     assert "geometric_d1: base^" in (tmp_path / "spectra/report/extrapolation.md").read_text()
 
 
-def test_a_missing_cell_is_a_dash_and_so_is_its_ratio(
+def test_a_missing_value_is_a_dash_and_so_is_its_ratio(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     for encoding, lengths in (("alibi", (64, 128)), ("learned", (64,))):
@@ -166,7 +166,7 @@ def test_a_missing_cell_is_a_dash_and_so_is_its_ratio(
     assert "| learned | 1 | **20.09** | - | - |" in markdown
 
 
-def test_different_data_have_tables_of_their_own(
+def test_every_corpus_and_split_has_its_own_rows(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
     rows = [
@@ -190,7 +190,7 @@ def test_a_narrow_terminal_gets_the_table_in_pieces(folder: Path) -> None:
     write_report(folder, narrow, full=True)
     text = printed(narrow)
     assert len(re.findall(r"^─+", text, re.M)) > 2
-    assert max(map(len, text.splitlines()[:-1])) <= 60  # the last line is the path, never cut
+    assert max(map(len, text.splitlines()[:-1])) <= 60  # the last line is the path, never wrapped
     for (_, _, length), value in expected(folder).items():
         assert value in text, length
 
@@ -199,5 +199,5 @@ def test_a_narrow_terminal_gets_the_table_in_pieces(folder: Path) -> None:
     ("value", "text"),
     [(3.14159, "3.14"), (999.994, "999.99"), (12345.6, "12346"), (2.5e7, "2.50e+07")],
 )  # fmt: skip
-def test_numbers_have_their_significant_digits(value: float, text: str) -> None:
+def test_the_precision_of_a_number_depends_on_its_magnitude(value: float, text: str) -> None:
     assert format_number(value) == text

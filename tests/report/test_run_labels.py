@@ -9,7 +9,9 @@ from posenc.config.paths import options
 from posenc.report.run_labels import format_setting, label_notes, natural_key, run_labels
 
 
-def test_an_encoding_alone_is_its_name(fabricate: SimpleNamespace) -> None:
+def test_runs_that_differ_only_in_their_encoding_are_labeled_with_its_name(
+    fabricate: SimpleNamespace,
+) -> None:
     configs = [fabricate.config("alibi", 64, 1), fabricate.config("rope", 64, 1)]
     assert run_labels(configs) == ["alibi", "rope"]
 
@@ -19,7 +21,9 @@ def test_seeds_and_training_lengths_share_a_label(fabricate: SimpleNamespace) ->
     assert run_labels(configs) == ["rope"] * 4
 
 
-def test_only_an_encoding_with_several_settings_names_them(fabricate: SimpleNamespace) -> None:
+def test_settings_are_named_only_for_an_encoding_that_has_several(
+    fabricate: SimpleNamespace,
+) -> None:
     bases = [
         fabricate.config("rope", 64, 1, encoding={"spectrum": {"base": base}})
         for base in (100, 500000.0)
@@ -28,7 +32,7 @@ def test_only_an_encoding_with_several_settings_names_them(fabricate: SimpleName
     assert labels == ["rope base=100", "rope base=500000", "sinusoidal"]
 
 
-def test_settings_with_the_same_last_part_have_their_whole_path(fabricate: SimpleNamespace) -> None:
+def test_settings_with_the_same_last_part_have_their_full_path(fabricate: SimpleNamespace) -> None:
     configs = [
         fabricate.config("rope", 64, 1, encoding={"low": {"base": low}, "high": {"base": high}})
         for low, high in ((1, 3), (2, 4))
@@ -39,7 +43,7 @@ def test_settings_with_the_same_last_part_have_their_whole_path(fabricate: Simpl
     ]
 
 
-def test_a_sub_group_is_named_instead_of_its_parameters(fabricate: SimpleNamespace) -> None:
+def test_a_subgroup_is_named_instead_of_its_parameters(fabricate: SimpleNamespace) -> None:
     configs = []
     for spectrum, parameters in (("geometric", {"base": 10000}), ("yarn", {"factor": 4})):
         config = fabricate.config("rope", 64, 1, encoding={"spectrum": parameters})
@@ -48,7 +52,7 @@ def test_a_sub_group_is_named_instead_of_its_parameters(fabricate: SimpleNamespa
     assert run_labels(configs) == ["rope spectrum=geometric", "rope spectrum=yarn"]
 
 
-def test_options_of_sub_groups_in_labels_are_described_once() -> None:
+def test_options_of_subgroups_in_labels_are_described() -> None:
     labels = ["rope spectrum=geometric_d1", "sinusoidal encoding.spectrum=geometric_d1 base=100"]
     description = options("encoding/spectrum")["geometric_d1"]
     assert label_notes(labels) == [
@@ -78,7 +82,7 @@ def test_runs_with_different_callbacks_have_different_labels(fabricate: SimpleNa
         ({"gradient_clip": None}, "gradient_clip=none"),
     ],
 )
-def test_other_settings_are_named_where_they_vary(
+def test_other_settings_are_named_if_they_vary(
     fabricate: SimpleNamespace, changes: dict[str, Any], expected: str
 ) -> None:
     configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1, **changes)]
@@ -95,7 +99,7 @@ def test_a_setting_that_varies_with_the_training_length_is_not_named(
     assert run_labels(configs) == ["rope", "rope"]
 
 
-def test_training_data_with_one_name_and_different_content_have_their_fingerprints(
+def test_training_data_with_the_same_name_but_different_content_have_their_fingerprints(
     fabricate: SimpleNamespace,
 ) -> None:
     configs = [fabricate.config("rope", 64, 1), fabricate.config("rope", 64, 1)]
@@ -116,7 +120,7 @@ def test_runs_that_differ_in_no_named_setting_have_their_hashes(
     [(500000.0, "500000"), (1e-5, "1e-05"), (0.25, "0.25"), (True, "true"), (None, "none"),
      ([0.9, 1], "[0.9,1]"), ("bf16", "bf16")],
 )  # fmt: skip
-def test_a_setting_is_written_as_it_would_be_typed(value: Any, text: str) -> None:
+def test_a_setting_is_written_as_on_the_command_line(value: Any, text: str) -> None:
     assert format_setting(value) == text
 
 

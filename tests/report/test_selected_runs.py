@@ -1,4 +1,4 @@
-"""Reports of some of an experiment's runs."""
+"""Reports on a selection of an experiment's runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_a_report_of_selected_runs_does_not_replace_the_complete_one(
     assert run.name in index.read_text()
 
 
-def test_runs_that_are_not_selected_are_not_missing(
+def test_runs_that_are_not_selected_are_not_listed_as_missing(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
     folder = tmp_path / "sweep"

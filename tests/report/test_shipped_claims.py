@@ -1,6 +1,6 @@
 """Shipped premises and claims are valid, and those of three experiments can hold and can fail.
 
-tests/jobs/test_experiments.py checks that those of every experiment are about its own runs.
+tests/jobs/test_experiments.py checks that the claims of every experiment are about its own runs.
 """
 
 from itertools import product
@@ -22,14 +22,15 @@ CLAIMS = [
     for name, key in product(NAMES, ("premises", "claims"))
     for i in range(len(FILES[name].get(key) or []))
 ]
-SHARED = {"rope": 10000, "nope": None, "alibi": None, "sinusoidal": None, "t5": None}
-EXTRA = (50, 500, 1000, 3000, 7000, 15000)
-NGRAMS = {3: 3.2, 5: 3.1}
-PIVOT = 3.0
+BASES = {"rope": 10000, "nope": None, "alibi": None, "sinusoidal": None, "t5": None}
+"""Encodings of all three experiments -> RoPE base."""
+EXTRA_TOKENS = (50, 500, 1000, 3000, 7000, 15000)  # evaluation length minus training length
+NGRAM_LOSSES = {3: 3.2, 5: 3.1}  # by order
+MIRROR_LOSS = 3.0  # mirrored losses are reflected about this one
 
 
 def loss_of(encoding: str, base: int | None, train_length: int, length: int) -> float:
-    """Losses in nats per token that satisfy the hypotheses of the shipped experiments."""
+    """Return a loss in nats per token; these losses satisfy the shipped premises and claims."""
     doublings, near = log2(length / train_length), length <= train_length + 200
     if encoding == "alibi":
         trained = {64: 3.05, 512: 3.0, 1024: 2.965}[train_length]
@@ -46,22 +47,22 @@ def loss_of(encoding: str, base: int | None, train_length: int, length: int) -> 
 
 
 def fake_runs(tools: Any, name: str, mirrored: bool) -> list[Any]:
-    """Three seeds of the runs of an experiment; mirrored losses rise where the others fall."""
+    """Return an experiment's runs with three seeds; `mirrored` reverses the order of the losses."""
 
     def reflect(loss: float) -> float:
-        return PIVOT - 40 * (loss - PIVOT) if mirrored else loss
+        return MIRROR_LOSS - 40 * (loss - MIRROR_LOSS) if mirrored else loss
 
     bases = (100, 1000, 100000, 500000, 5000000) if name == "rope_base" else ()
-    kinds = [*SHARED.items(), *(("rope", base) for base in bases)]
+    encodings = [*BASES.items(), *(("rope", base) for base in bases)]
     train_lengths = (64,) if name == "quickstart" else (512, 1024)
     runs = []
-    for (encoding, base), train_length, seed in product(kinds, train_lengths, (1, 2, 3)):
+    for (encoding, base), train_length, seed in product(encodings, train_lengths, (1, 2, 3)):
         run = tools.fake(encoding, train_length, seed, encoding={"spectrum": {"base": base}})
         multiples = {n * train_length for n in (1, 2, 4, 8, 16)}
-        for length in sorted(multiples | {train_length + extra for extra in EXTRA}):
+        for length in sorted(multiples | {train_length + extra for extra in EXTRA_TOKENS}):
             loss = reflect(loss_of(encoding, base, train_length, length))
             run.add_row(length, loss + 0.1 * seed + 1e-6 * (seed * length % 11))
-        for order, loss in NGRAMS.items():
+        for order, loss in NGRAM_LOSSES.items():
             run.add_ngram(order, reflect(loss) + 0.1 * seed)
         runs.append(run)
     return runs

@@ -33,12 +33,12 @@ def swapped(tmp_path: Path, fabricate: SimpleNamespace) -> Path:
     return tmp_path / "swapped"
 
 
-def merged(folder: Path) -> list[CurveSet]:
+def merged_curves(folder: Path) -> list[CurveSet]:
     return loss_curves(read_experiment(folder))
 
 
-def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) -> None:
-    encodings, *with_swaps = merged(swapped)
+def test_the_swaps_of_an_encoding_are_one_curve_set_in_a_fixed_order(swapped: Path) -> None:
+    encodings, *with_swaps = merged_curves(swapped)
     assert {curve.label for curve in encodings.curves} == {"rope", "sinusoidal", "alibi"}
     assert encodings.swapped is None
     assert {curves.swapped for curves in with_swaps} == {"rope", "sinusoidal"}
@@ -51,7 +51,7 @@ def test_each_encoding_with_swaps_has_one_set_in_a_fixed_order(swapped: Path) ->
 def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    """The main table has the row with all tokens; a swap is not compared with that one."""
+    """The rows that scored all tokens are in the main table and are not compared with swaps."""
     few = {"count": 1000, "full_count": 100_000, "budget_tokens": 1000, "budget_seconds": None}
     rows = [
         fabricate.row(64, 2.0),
@@ -63,15 +63,15 @@ def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(
         fabricate.row(256, 2.3),
     ]
     fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, 1), rows)
-    main, swaps = merged(tmp_path / "rope")
+    main, swaps = merged_curves(tmp_path / "rope")
     assert [point.mean for point in main.curves[0].points] == [2.0, 2.2, 2.3]
     values = {curve.label: [point.mean for point in curve.points] for curve in swaps.curves}
     assert values == {"none": [2.6, 2.8, 2.3], "pi": [2.7, 2.9]}
 
 
-def test_without_swaps_nothing_changes(tmp_path: Path, fabricate: SimpleNamespace) -> None:
+def test_curves_without_swaps_are_not_changed(tmp_path: Path, fabricate: SimpleNamespace) -> None:
     fabricate.run(tmp_path / "plain", fabricate.config("rope", 64, 1), [fabricate.row(64, 2.0)])
-    (curves,) = merged(tmp_path / "plain")
+    (curves,) = merged_curves(tmp_path / "plain")
     assert curves.swapped is None and [curve.label for curve in curves.curves] == ["rope"]
 
 
@@ -153,7 +153,7 @@ def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
     ((curves, rows),) = results.losses
     assert curves.swapped == "rope"
     cells = {(r.curve.label, x): value for r in rows for x, value in r.values.items()}
-    assert cells["pi", 128].point.seeds == (1,)  # the other seed has another budget
+    assert cells["pi", 128].point.seeds == (1,)  # the other seed was evaluated with another budget
     assert [key for key, value in cells.items() if value.best] == [("yarn", 64)]
     assert any(
         "at 128 tokens were scored on different tokens" in n for n in value_notes(PERPLEXITY, rows)

@@ -1,4 +1,4 @@
-"""One table in every format: the same texts, aligned, escaped, with the best cells marked."""
+"""A table in every format: aligned and escaped text, with the best cells marked."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def test_markdown_aligns_columns_and_marks_the_best_in_bold() -> None:
     assert lines[-1] == TABLE.notes[0]
 
 
-def test_markdown_has_no_html_links_or_line_breaks_of_a_cell() -> None:
+def test_html_links_and_line_breaks_are_escaped_in_markdown() -> None:
     text = "<img src=x>\n\n# [a](javascript:b)\n[c]: d"
     table = Table(text, [Column(text)], [[Cell(text, details=[text])]], [text])
     escaped = r"\<img src=x>  # [a]\(javascript:b) [c]\: d"
@@ -81,15 +81,15 @@ def test_a_wrapping_column_is_as_wide_as_the_page_allows() -> None:
 
 
 def test_html_is_escaped_and_has_tooltips_and_details(read_html: Any) -> None:
-    details = Cell(1.5, details=["why: `code`"], style="bad", tooltip="mean 1.5")
-    table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [["one", details]])
+    cell = Cell(1.5, details=["why: `code`"], style="bad", tooltip="mean 1.5")
+    table = Table(HOSTILE, [Column("run", align="left"), Column("loss")], [["one", cell]])
     page = render_block(table) + render_block(TABLE)
     first, second = read_html(page).tables
     assert "<b>C" not in page
     assert "<small>why: <code>code</code></small>" in page
-    failed = first.rows[1][1]
-    assert (failed.text, failed.details) == ("✗ 1.5", "why: code")
-    assert failed.attributes == {"class": "right bad", "title": "mean 1.5"}
+    bad = first.rows[1][1]
+    assert (bad.text, bad.details) == ("✗ 1.5", "why: code")
+    assert bad.attributes == {"class": "right bad", "title": "mean 1.5"}
     _, alibi, hostile = second.rows
     assert [cell.text for cell in alibi] == ["alibi", "3", "35.31", "34.6 ppl"]
     assert [cell.text for cell in hostile] == [HOSTILE, "3", "36.00", MISSING]
@@ -110,7 +110,7 @@ def test_a_narrow_terminal_gets_pieces_that_repeat_the_key_columns(width: int) -
     assert [n for n in re.findall(r"\d\.00", text)] == [f"{i}.00" for i in range(10)]
 
 
-def test_a_long_name_is_wrapped_where_no_column_would_fit_beside_it() -> None:
+def test_a_long_name_is_wrapped_if_no_column_would_fit_beside_it() -> None:
     name = " ".join(f"setting{i}=value{i}" for i in range(6))
     columns = [Column("encoding", align="left"), Column("seeds"), Column("64"), Column("128")]
     table = Table("", columns, [[name, 3, "112.15 ±3.83", "96.03 ±1.10"]], key_columns=2)

@@ -1,4 +1,4 @@
-"""Rows from before the end of training: their figure, their claims, and tables without them."""
+"""Rows from before the end of training: their figure, claims about them, curves without them."""
 
 import csv
 import io
@@ -26,27 +26,27 @@ TOKENS = (100_000, 400_000, FINAL)
 SEEDS = (1, 2, 3)
 EVALUATION = {"evaluation": {"split": "validation", "at_tokens": list(TOKENS[:2])}}
 GROWTH = {1: 0.30, 2: 0.33, 3: 0.27}
-"""Nats per factor of 10 in tokens, by seed, of the log ratio of perplexities at 2L and L."""
+"""Seed -> increase of log(perplexity at 2L / perplexity at L) per factor of 10 in tokens."""
 
 
-def ratio(seed: int, tokens: int) -> float:
+def log_ratio(seed: int, tokens: int) -> float:
     return 0.1 + GROWTH[seed] * math.log10(tokens / TOKENS[0])
 
 
 def loss(seed: int, tokens: int) -> float:
-    """The loss at L."""
+    """Return the loss at L."""
     return 5 - 0.3 * math.log10(tokens) + 0.01 * seed
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> Path:
-    """RoPE with three seeds, evaluated three times at L=64 and 2L, without and with a swap."""
+    """RoPE with three seeds, evaluated at L and 2L after each of TOKENS, with and without swap."""
     sweep: Path = tmp_path_factory.mktemp("tokens") / "sweep"
     for seed in SEEDS:
         rows = []
         for tokens in TOKENS:
             at_tokens = None if tokens == FINAL else tokens
-            at_length = {64: loss(seed, tokens), 128: loss(seed, tokens) + ratio(seed, tokens)}
+            at_length = {64: loss(seed, tokens), 128: loss(seed, tokens) + log_ratio(seed, tokens)}
             rows += [fabricate.row(n, x, at_tokens=at_tokens) for n, x in at_length.items()]
         rows += [{**row, "swap": "window"} for row in rows]
         fabricate.run(sweep, fabricate.config("rope", 64, seed, **EVALUATION), rows)
@@ -60,25 +60,27 @@ def records(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def judged(folder: Path, **claim: Any) -> ClauseVerdict:
+def judge_clause(folder: Path, **claim: Any) -> ClauseVerdict:
     experiment: Experiment = read_experiment(folder)
     [verdict] = judge(parse_claims([{"statement": "a claim", **claim}]), experiment)
     return verdict.clauses[0]
 
 
-def test_other_figures_and_tables_have_the_end_of_training_only(folder: Path) -> None:
+def test_other_curves_have_only_the_end_of_training(folder: Path) -> None:
     sets = loss_curves(read_experiment(folder))
     unswapped = [c for curves in sets for c in curves.curves if c.label == "none"]
     points = [point for curve in unswapped for point in curve.points]
-    final = {64: 0.0, 128: 1.0}
-    assert [point.x for point in points] == list(final)
+    num_ratios = {64: 0, 128: 1}
+    assert [point.x for point in points] == list(num_ratios)
     for point in points:
-        ratios = [final[int(point.x)] * ratio(seed, FINAL) for seed in SEEDS]
+        ratios = [num_ratios[int(point.x)] * log_ratio(seed, FINAL) for seed in SEEDS]
         losses = [loss(seed, FINAL) + r for seed, r in zip(SEEDS, ratios, strict=True)]
         assert point.values == pytest.approx(losses)
 
 
-def test_the_figure_has_the_ratio_to_the_same_seed_at_every_budget(folder: Path) -> None:
+def test_the_figure_has_ratios_paired_by_seed_at_every_number_of_training_tokens(
+    folder: Path,
+) -> None:
     styles = line_styles({"rope": "rope"})
     chart = relative_perplexity_by_tokens(read_experiment(folder), styles)
     assert chart is not None
@@ -89,7 +91,7 @@ def test_the_figure_has_the_ratio_to_the_same_seed_at_every_budget(folder: Path)
     assert list(unswapped) == list(TOKENS)
     assert len(points) == 2 * len(TOKENS)
     for tokens in TOKENS:
-        ratios = [ratio(seed, tokens) for seed in SEEDS]
+        ratios = [log_ratio(seed, tokens) for seed in SEEDS]
         low = np.mean(ratios) - stats.t.ppf(0.975, 2) * stats.sem(ratios)
         point = unswapped[tokens]
         assert point["length"] == "128"
@@ -111,7 +113,7 @@ def test_without_intermediate_rows_there_is_no_figure(
 def test_a_run_without_rows_from_the_end_of_training_has_a_line(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    """As one that was interrupted in its evaluation, which begins with the earlier weights."""
+    """An interrupted evaluation leaves such a run, because it begins with the earlier weights."""
     rows = [fabricate.row(n, loss, at_tokens=TOKENS[0]) for n, loss in ((64, 3.0), (128, 3.5))]
     fabricate.run(tmp_path / "sweep", fabricate.config("rope", 64, 1, **EVALUATION), rows)
     stems = [figure.file_stem for figure in read_results(tmp_path / "sweep").figures]
@@ -127,10 +129,10 @@ def test_runs_csv_has_the_training_tokens_of_each_measurement(folder: Path) -> N
 def test_a_claim_selects_training_tokens(folder: Path) -> None:
     def change(**selectors: Any) -> float | None:
         left = {"perplexity": {"length": "2L", **selectors}, "change_from": {"length": "L"}}
-        return judged(folder, left=left, **{"is": "above"}, right=0.0).left
+        return judge_clause(folder, left=left, **{"is": "above"}, right=0.0).left
 
     for tokens in TOKENS:
-        mean = np.mean([ratio(seed, tokens) for seed in SEEDS])
+        mean = np.mean([log_ratio(seed, tokens) for seed in SEEDS])
         assert change(tokens=tokens) == pytest.approx(math.expm1(mean))
     assert change() == change(tokens=FINAL)
 
@@ -141,7 +143,7 @@ def test_the_trend_of_a_change_is_a_slope_per_seed(folder: Path) -> None:
         "change_from": {"length": "L"},
         "trend": "tokens",
     }
-    clause = judged(folder, left=left, **{"is": "above"}, right=0.0)
+    clause = judge_clause(folder, left=left, **{"is": "above"}, right=0.0)
     slopes = list(GROWTH.values())
     assert clause.left == pytest.approx(np.mean(slopes))
     low, high = stats.t.interval(0.95, 2, np.mean(slopes), stats.sem(slopes))
@@ -151,15 +153,15 @@ def test_the_trend_of_a_change_is_a_slope_per_seed(folder: Path) -> None:
     assert "log (perplexity of rope at 2L / perplexity of rope at L)" in str(clause.clause)
 
 
-def test_an_intermediate_model_is_not_compared_with_the_final_ngrams(folder: Path) -> None:
+def test_an_intermediate_checkpoint_is_not_compared_with_ngrams_of_all_tokens(folder: Path) -> None:
     for tokens, outcome in ((FINAL, "holds"), (TOKENS[0], "not comparable")):
         left = {"perplexity": {"length": "L", "tokens": tokens}}
         right = {"ngram": 3}
-        assert judged(folder, left=left, **{"is": "below"}, right=right).outcome == outcome
+        assert judge_clause(folder, left=left, **{"is": "below"}, right=right).outcome == outcome
 
 
-def test_missing_budgets_are_not_measured(folder: Path) -> None:
+def test_the_command_for_a_missing_row_has_its_training_tokens(folder: Path) -> None:
     left = {"perplexity": {"length": "4L", "tokens": TOKENS[0]}}
-    clause = judged(folder, left=left, **{"is": "below"}, right=9.0)
+    clause = judge_clause(folder, left=left, **{"is": "below"}, right=9.0)
     assert clause.outcome == "not measured"
     assert "evaluation.at_tokens=[100000]" in (clause.reason or "").replace("'", "")

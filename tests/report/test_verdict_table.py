@@ -19,31 +19,36 @@ from posenc.report.write_report import write_report
 ATTACK = "100% of A_B & <b>C</b> ~ {x} \\input | #1"
 
 
-def value(encoding: str, length: str) -> dict[str, Any]:
+def perplexity(encoding: str, length: str) -> dict[str, Any]:
     return {"perplexity": {"encoding": encoding, "length": length}}
 
 
 HOLDS = {
     "statement": "alibi falls",
-    "left": value("alibi", "2L"),
+    "left": perplexity("alibi", "2L"),
     "is": "below",
-    "right": value("alibi", "L"),
+    "right": perplexity("alibi", "L"),
     "published": "18.73 against 19.73",
 }
 FAILS = {
     **HOLDS,
     "statement": "rope falls",
-    "left": value("rope", "2L"),
-    "right": value("rope", "L"),
+    "left": perplexity("rope", "2L"),
+    "right": perplexity("rope", "L"),
 }
 BOTH = {
     "statement": ATTACK,
     "all": [{key: claim[key] for key in ("left", "is", "right")} for claim in (HOLDS, FAILS)],
 }
-OPEN = {**HOLDS, "statement": "t5 falls", "where": {"train_length": 64}, "left": value("t5", "2L")}
+UNMEASURED = {
+    **HOLDS,
+    "statement": "t5 falls",
+    "where": {"train_length": 64},
+    "left": perplexity("t5", "2L"),
+}
 TRIGRAM = {
     "statement": "alibi is below the trigram",
-    "left": value("alibi", "L"),
+    "left": perplexity("alibi", "L"),
     "is": "below",
     "right": {"ngram": 3},
 }
@@ -62,7 +67,7 @@ def write_claims(
     *claims: dict[str, Any],
     premises: tuple[dict[str, Any], ...] = (),
 ) -> Path:
-    """Two encodings with three seeds and trigram models, and premises and claims about them."""
+    """Write runs of two encodings with three seeds and trigram models, and claims about them."""
     for encoding in ("alibi", "rope"):
         for seed in (1, 2, 3):
             config = fabricate.config(encoding, 64, seed, evaluation={"split": "validation"})
@@ -82,80 +87,84 @@ def write_claims(
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> SimpleNamespace:
-    """A folder with a claim of each outcome and its report: files by name, printed."""
-    folder = tmp_path_factory.mktemp("judged") / "trial"
-    write_claims(folder, fabricate, HOLDS, FAILS, BOTH, OPEN)
+def claim_report(
+    tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace
+) -> SimpleNamespace:
+    """A report on claims that hold, fail and were not measured (`folder`, `files`, `printed`)."""
+    folder = tmp_path_factory.mktemp("claim_report") / "trial"
+    write_claims(folder, fabricate, HOLDS, FAILS, BOTH, UNMEASURED)
     console = Console(file=(printed := io.StringIO()), width=100)
     index = write_report(folder, console, full=True)
     files = {file.name: file for file in index.parent.iterdir()}
     return SimpleNamespace(folder=folder, files=files, printed=printed.getvalue())
 
 
-def test_every_format_has_the_verdicts(judged: SimpleNamespace, read_html: Any) -> None:
-    page = read_html(judged.files["index.html"].read_text())
+def test_every_format_has_the_verdicts(claim_report: SimpleNamespace, read_html: Any) -> None:
+    page = read_html(claim_report.files["index.html"].read_text())
     assert "Verdicts: 1 holds, 2 fail, 1 not measured" in page.headings
     outcomes = [cell.text for cell, *_ in page.table("Claims").rows[1:]]
     parts = ["✓ holds", "✗ fails"]
     assert outcomes == ["✓ holds", "✗ fails", "✗ fails", *parts, "? not measured"]
-    assert "1 holds, 2 fail, 1 not measured" in judged.printed.splitlines()[0]
-    assert re.findall(r"^[✓✗?] \w+(?: \w+)*", judged.printed, re.M) == outcomes
-    markdown = judged.files["claims.md"].read_text().splitlines()
+    assert "1 holds, 2 fail, 1 not measured" in claim_report.printed.splitlines()[0]
+    assert re.findall(r"^[✓✗?] \w+(?: \w+)*", claim_report.printed, re.M) == outcomes
+    markdown = claim_report.files["claims.md"].read_text().splitlines()
     rows = [line for line in markdown if line.startswith("|")][2:]
     assert [line.split(" | ")[0][2:] for line in rows] == [outcome[2:] for outcome in outcomes]
 
 
-def test_the_numbers_are_those_of_the_runs(judged: SimpleNamespace) -> None:
+def test_claims_have_the_numbers_of_the_runs(claim_report: SimpleNamespace) -> None:
     """ALiBi falls by 0.02 nats per doubling in each seed: e^-0.02 - 1; seeds average 3.62."""
-    (first, *_) = csv.DictReader(io.StringIO(judged.files["claims.csv"].read_text()))
+    (first, *_) = csv.DictReader(io.StringIO(claim_report.files["claims.csv"].read_text()))
     assert (first["verdict"], first["train_length"], first["seeds"]) == ("holds", "64", "1 2 3")
     assert float(first["difference"]) == pytest.approx(2.718281828**-0.02 - 1)
     assert float(first["right"]) == pytest.approx(2.718281828**3.62)
     assert float(first["low"]) == pytest.approx(float(first["high"]))
     for name in ("claims.md", "index.html"):
-        assert "-1.98% (-1.98% to -1.98%)" in judged.files[name].read_text(), name
-    assert "36.60 vs. 37.34" in judged.printed.replace("\n", " ")
-    assert "18.73 against 19.73" in judged.printed
+        assert "-1.98% (-1.98% to -1.98%)" in claim_report.files[name].read_text(), name
+    assert "36.60 vs. 37.34" in claim_report.printed.replace("\n", " ")
+    assert "18.73 against 19.73" in claim_report.printed
 
 
-def test_a_claim_that_was_not_measured_has_the_command_that_measures_what_is_missing(
-    judged: SimpleNamespace,
+def test_a_claim_that_was_not_measured_has_the_command_that_trains_the_missing_runs(
+    claim_report: SimpleNamespace,
 ) -> None:
     command = "posenc train name=trial encoding=t5 train_length=64 seed=1,2,3"
-    assert command in " ".join(judged.printed.split())
-    assert command in judged.files["index.html"].read_text()
+    assert command in " ".join(claim_report.printed.split())
+    assert command in claim_report.files["index.html"].read_text()
 
 
 def test_a_reason_that_all_clauses_share_is_shown_once(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    clause = {key: OPEN[key] for key in ("left", "is", "right")}
+    clause = {key: UNMEASURED[key] for key in ("left", "is", "right")}
     clauses = [clause, {**clause, "is": "above"}]
-    shared = {"statement": "t5 changes", "where": OPEN["where"], "all": clauses}
+    shared = {"statement": "t5 changes", "where": UNMEASURED["where"], "all": clauses}
     folder = write_claims(tmp_path / "trial", fabricate, shared)
     index = write_report(folder, Console(file=io.StringIO()), full=True)
     assert index.with_name("claims.md").read_text().count("posenc train") == 1
 
 
-def test_published_values_have_a_row_where_they_share_a_length(judged: SimpleNamespace) -> None:
-    markdown = judged.files["extrapolation.md"].read_text()
+def test_a_published_curve_has_a_row_if_it_shares_a_length_with_its_runs(
+    claim_report: SimpleNamespace,
+) -> None:
+    markdown = claim_report.files["extrapolation.md"].read_text()
     assert "| alibi, published | - | 19.73 | 18.81 | 0.95 |" in markdown
     assert "rope, published" not in markdown and "nope, published" not in markdown
     assert "Some & Others 2022, Table 9" in markdown
     for name in ("index.html", "extrapolation.csv", "extrapolation.tex"):
-        assert "alibi, published" in judged.files[name].read_text(), name
-    assert "alibi, published" in judged.printed
+        assert "alibi, published" in claim_report.files[name].read_text(), name
+    assert "alibi, published" in claim_report.printed
 
 
-def test_claims_are_not_markup(judged: SimpleNamespace) -> None:
-    assert "<b>C</b>" not in judged.files["index.html"].read_text()
-    assert "A_B & \\<b>C" in judged.files["claims.md"].read_text()
-    assert ATTACK in judged.printed
+def test_claims_are_escaped(claim_report: SimpleNamespace) -> None:
+    assert "<b>C</b>" not in claim_report.files["index.html"].read_text()
+    assert "A_B & \\<b>C" in claim_report.files["claims.md"].read_text()
+    assert ATTACK in claim_report.printed
 
 
-def test_latex_is_balanced_and_escaped(judged: SimpleNamespace) -> None:
+def test_latex_is_balanced_and_escaped(claim_report: SimpleNamespace) -> None:
     for name in ("claims.tex", "extrapolation.tex"):
-        text = judged.files[name].read_text()
+        text = claim_report.files[name].read_text()
         bare = re.sub(r"\\[{}\\%&$#_]", "", text.replace("\\\\\n", "\n"))
         depth = [bare[:i].count("{") - bare[:i].count("}") for i in range(len(bare) + 1)]
         assert min(depth) == 0 and depth[-1] == 0
@@ -163,13 +172,15 @@ def test_latex_is_balanced_and_escaped(judged: SimpleNamespace) -> None:
         assert text.count("\\begin{") == text.count("\\end{")
         rows = re.findall(r"\\midrule\n(.*?)\\bottomrule", bare, re.DOTALL)
         assert len({line.count("&") for line in "".join(rows).splitlines()}) == 1, name
-    assert escape_latex(ATTACK) in judged.files["claims.tex"].read_text()
+    assert escape_latex(ATTACK) in claim_report.files["claims.tex"].read_text()
 
 
 @pytest.fixture(scope="module")
-def gated(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> SimpleNamespace:
-    """A report with a premise that holds and one that fails: files by name, printed."""
-    folder = tmp_path_factory.mktemp("gated") / "trial"
+def premise_report(
+    tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace
+) -> SimpleNamespace:
+    """A report with a premise that holds and one that fails (`files`, `printed`)."""
+    folder = tmp_path_factory.mktemp("premise_report") / "trial"
     write_claims(folder, fabricate, HOLDS, BOTH, premises=(TRIGRAM, FAILS))
     console = Console(file=(printed := io.StringIO()), width=100)
     index = write_report(folder, console, full=True)
@@ -177,8 +188,10 @@ def gated(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) 
     return SimpleNamespace(files=files, printed=printed.getvalue())
 
 
-def test_every_format_states_the_premises_first(gated: SimpleNamespace, read_html: Any) -> None:
-    page = read_html(gated.files["index.html"].read_text())
+def test_every_format_states_the_premises_first(
+    premise_report: SimpleNamespace, read_html: Any
+) -> None:
+    page = read_html(premise_report.files["index.html"].read_text())
     assert page.headings[1:3] == [
         "Premises: 1 holds, 1 fails",
         "Verdicts: 2 with a premise not met",
@@ -187,26 +200,29 @@ def test_every_format_states_the_premises_first(gated: SimpleNamespace, read_htm
     premises, claims = ([cell.text for cell, *_ in table.rows[1:]] for table in tables)
     assert premises == ["✓ holds", "✗ fails"]
     assert claims == ["? premise not met"] * 4  # two claims, the second with two clauses
-    for text in (gated.printed, *(gated.files[f"claims.{kind}"].read_text() for kind in FORMATS)):
+    for text in (
+        premise_report.printed,
+        *(premise_report.files[f"claims.{kind}"].read_text() for kind in FORMATS),
+    ):
         first, second = text.index("alibi is below the trigram"), text.index("alibi falls")
         assert first < second
     finding = "1 of 2 premises not met (fails): “rope falls”. 2 claims: 2 with a premise"
-    assert gated.printed.startswith(finding) and finding in page.text
+    assert premise_report.printed.startswith(finding) and finding in page.text
 
 
 FORMATS = ("csv", "md", "tex")
 
 
 def test_a_claim_whose_premise_is_not_met_has_its_statement_and_numbers(
-    gated: SimpleNamespace, read_html: Any
+    premise_report: SimpleNamespace, read_html: Any
 ) -> None:
     """RoPE rises by 0.12 nats: e^0.12 - 1 = 12.75%."""
-    page = read_html(gated.files["index.html"].read_text())
+    page = read_html(premise_report.files["index.html"].read_text())
     (alibi_falls,) = [row for row in page.table("Claims").rows if row[2].text == "alibi falls"]
     assert "rope falls" in alibi_falls[2].details and "+12.75%" in alibi_falls[2].details
-    printed = " ".join(gated.printed.split())
+    printed = " ".join(premise_report.printed.split())
     assert "rope falls" in printed and "+12.75%" in printed
-    rows = list(csv.DictReader(io.StringIO(gated.files["claims.csv"].read_text())))
+    rows = list(csv.DictReader(io.StringIO(premise_report.files["claims.csv"].read_text())))
     assert [row["kind"] for row in rows] == ["premise"] * 2 + ["claim"] * 3
     for row in rows[2:]:
         assert row["verdict"] == row["outcome"] == "premise not met"
@@ -216,7 +232,7 @@ def test_a_claim_whose_premise_is_not_met_has_its_statement_and_numbers(
     assert float(trigram["left"]) == pytest.approx(2.718281828**3.62)
 
 
-@pytest.mark.parametrize("premise", [FAILS, OPEN])
+@pytest.mark.parametrize("premise", [FAILS, UNMEASURED])
 def test_strict_needs_every_premise_to_hold(
     tmp_path: Path, fabricate: SimpleNamespace, premise: dict[str, Any]
 ) -> None:
@@ -229,8 +245,8 @@ def test_strict_needs_every_premise_to_hold(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("claims", "code"), [((HOLDS, OPEN), 0), ((HOLDS, FAILS), 1)])
-def test_strict_sets_the_exit_code_once_all_is_written(
+@pytest.mark.parametrize(("claims", "code"), [((HOLDS, UNMEASURED), 0), ((HOLDS, FAILS), 1)])
+def test_strict_sets_the_exit_code_after_the_report_is_written(
     tmp_path: Path,
     fabricate: SimpleNamespace,
     capsys: pytest.CaptureFixture[str],
@@ -238,16 +254,18 @@ def test_strict_sets_the_exit_code_once_all_is_written(
     code: int,
 ) -> None:
     folder = write_claims(tmp_path / "outputs" / "trial", fabricate, *claims)
-    words = ["report", "name=trial", f"outputs_dir={tmp_path}/outputs"]
-    assert main([*words, "--strict"]) == code
+    arguments = ["report", "name=trial", f"outputs_dir={tmp_path}/outputs"]
+    assert main([*arguments, "--strict"]) == code
     error = capsys.readouterr().err
     assert ("1 holds, 1 fails" in error) == bool(code)
     assert (folder / "report" / "index.html").exists()
-    assert main(words) == 0
+    assert main(arguments) == 0
 
 
-def test_an_experiment_without_claims_has_no_section_of_verdicts(reported: SimpleNamespace) -> None:
-    text = reported.index.read_text()
+def test_an_experiment_without_claims_has_no_verdicts_section(
+    trial_report: SimpleNamespace,
+) -> None:
+    text = trial_report.index.read_text()
     assert 'id="verdicts"' not in text and 'href="#verdicts"' not in text
-    assert not list(reported.index.parent.glob("claims.*"))
-    assert "Claims" not in reported.printed
+    assert not list(trial_report.index.parent.glob("claims.*"))
+    assert "Claims" not in trial_report.printed

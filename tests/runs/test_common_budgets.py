@@ -20,17 +20,17 @@ def row(count: int, budget_tokens: int | None = None, length: int = 64) -> Row:
 
 
 def test_the_budget_of_most_runs_is_chosen_and_on_a_tie_the_largest() -> None:
-    most = [(64, [row(50, 50)]), (64, [row(50, 50)]), (64, [row(200)])]
-    assert set(common_budgets(most).values()) == {SMALL}
-    equal = [(64, [row(50, 50)]), (64, [row(200)])]
-    assert set(common_budgets(equal).values()) == {COMPLETE}
+    majority = [(64, [row(50, 50)]), (64, [row(50, 50)]), (64, [row(200)])]
+    assert set(common_budgets(majority).values()) == {SMALL}
+    tie = [(64, [row(50, 50)]), (64, [row(200)])]
+    assert set(common_budgets(tie).values()) == {COMPLETE}
 
 
-def test_a_budget_that_left_nothing_out_is_a_complete_row() -> None:
+def test_a_budget_larger_than_the_split_counts_as_a_complete_evaluation() -> None:
     assert set(common_budgets([(64, [row(200, 900)]), (64, [row(200)])]).values()) == {COMPLETE}
 
 
-def test_a_run_with_several_budgets_has_the_common_one() -> None:
+def test_a_run_with_several_budgets_is_compared_by_the_common_one() -> None:
     runs = [(64, [row(200), row(50, 50)]), (64, [row(50, 50)]), (64, [row(200, length=128)])]
     selected = select_comparable(runs)
     assert [[r["count"] for r in rows.comparable] for rows in selected] == [[50], [50], [200]]

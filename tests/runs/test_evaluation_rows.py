@@ -1,4 +1,4 @@
-"""Measurements are added to a run's files; the same measurement is replaced."""
+"""Measurements are added to a run's files, where a repeated measurement replaces the old one."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ ROW = {
 }
 
 
-def test_a_row_replaces_the_same_measurement(tmp_path: Path) -> None:
+def test_a_row_replaces_the_old_row_of_the_same_measurement(tmp_path: Path) -> None:
     file = tmp_path / "evaluation.json"
     merge_rows(file, [{**ROW, "loss": 1.0}, {**ROW, "length": 128, "loss": 2.0}])
     merge_rows(file, [{**ROW, "loss": 1.5}])

@@ -26,7 +26,7 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)
         ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
     ],
 )
-def test_cores_are_limited_by_the_quota_of_the_control_group(
+def test_cores_are_limited_by_the_quota_of_the_cgroup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
@@ -37,7 +37,7 @@ def test_cores_are_limited_by_the_quota_of_the_control_group(
 
 
 @pytest.mark.parametrize("name", ["memory.max", "memory/memory.limit_in_bytes"])
-def test_memory_is_limited_by_the_control_group(tmp_path: Path, name: str) -> None:
+def test_memory_is_limited_by_the_cgroup(tmp_path: Path, name: str) -> None:
     physical = memory_bytes(tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     for limit, expected in (("1000000", 1_000_000), (str(2**62), physical)):
@@ -51,7 +51,7 @@ def test_memory_is_limited_by_the_control_group(tmp_path: Path, name: str) -> No
     ("visible", "expected"),
     [("", []), ("-1", []), ("0", ["0"]), ("2, 5", ["2", "5"]), ("GPU-a,MIG-b", ["GPU-a", "MIG-b"])],
 )
-def test_gpus_of_cuda_visible_devices(
+def test_gpus_are_those_in_cuda_visible_devices(
     monkeypatch: pytest.MonkeyPatch, visible: str, expected: list[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -62,7 +62,7 @@ def test_gpus_of_cuda_visible_devices(
     ("script", "expected"),
     [(f"cat <<'E'\n{LISTING}E", ["0", "1"]), ("echo failed; exit 9", []), (None, [])],
 )
-def test_gpus_that_nvidia_smi_lists(
+def test_without_cuda_visible_devices_gpus_are_those_that_nvidia_smi_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, expected: list[str]
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

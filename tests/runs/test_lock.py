@@ -1,4 +1,4 @@
-"""A lock ends with the process that holds it."""
+"""A lock is released when the process that holds it exits."""
 
 import errno
 import fcntl
@@ -56,7 +56,7 @@ def test_a_file_system_without_locks_is_an_error(
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_not_a_regular_file_is_an_error_and_not_waited_for(
+def test_a_lock_that_is_not_a_regular_file_is_an_error_and_does_not_block(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     make(tmp_path / ".lock")

@@ -1,4 +1,4 @@
-"""npz files that are corrupt, of another run, or that posenc did not write."""
+"""npz files that are corrupt, belong to another run, or were not written by posenc."""
 
 import tracemalloc
 import zipfile
@@ -49,10 +49,10 @@ def test_arrays_that_are_not_pairs_of_finite_sequences_are_an_error(
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_another_compression_is_an_error(tmp_path: Path, compression: int) -> None:
+def test_an_unsupported_compression_is_an_error(tmp_path: Path, compression: int) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w", compression) as archive:
         archive.writestr("x.sum.npy", b"no array")
-    with pytest.raises(RunError, match=r"a\.npz is corrupt \(it is compressed"):
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \(its compression"):
         read_arrays(tmp_path / "a.npz")
 
 
@@ -67,7 +67,7 @@ def test_arrays_that_would_fill_the_memory_are_an_error(
         read_arrays(tmp_path / "a.npz")
 
 
-def test_no_more_is_decompressed_than_the_size_that_is_declared(tmp_path: Path) -> None:
+def test_no_more_bytes_are_decompressed_than_declared(tmp_path: Path) -> None:
     merge_arrays(tmp_path / "a.npz", {"x.sum": np.zeros(10**6), "x.count": np.zeros(10**6)})
     data = (tmp_path / "a.npz").read_bytes()
     size = (8 * 10**6 + 128).to_bytes(4, "little")
@@ -117,5 +117,5 @@ def test_arrays_of_another_run_are_an_error(
     for rows in ([ROW, smaller], [timed], [timed, smaller], [], [{**ROW, "split": "train"}]):
         assert read(file, rows)
     for other in ({**ROW, "sum": 3.1, "loss": 3.1 / 3}, {**ROW, "count": 4, "loss": 0.75}, smaller):
-        with pytest.raises(RunError, match=r"a\.npz does not have the losses of evaluation\.json"):
+        with pytest.raises(RunError, match=r"a\.npz does not match evaluation\.json"):
             read(file, [other])

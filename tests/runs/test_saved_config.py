@@ -78,7 +78,7 @@ def edit(run: RunDirectory, old: str, new: str) -> None:
         ("  posenc_version: ", "  posenc_version: 9"),
     ],
 )
-def test_a_setting_outside_the_hash_cannot_be_edited_until_the_command_writes_it_again(
+def test_an_edited_setting_outside_the_hash_is_an_error_until_the_command_is_rerun(
     small_run: SmallRun, old: str, new: str
 ) -> None:
     run = small_run("encoding=rope")

@@ -27,7 +27,7 @@ def test_a_corrupt_record_trusts_nothing_and_is_replaced(record: Path, text: str
     assert is_remembered(TARGET) and not is_remembered("json.loads")
 
 
-def test_a_record_that_is_a_pipe_is_not_waited_for(record: Path) -> None:
+def test_a_record_that_is_a_pipe_trusts_nothing_and_does_not_block(record: Path) -> None:
     os.mkfifo(record)
     assert not is_remembered(TARGET)
 

@@ -1,7 +1,7 @@
 """scripts/crash_test.py: killed processes and read-only file systems change no results.
 
-The environment variable POSENC_KILLS sets the number of kills (200 take about an hour), and
-POSENC_KILLS_SEED the seed of their times and processes, which is printed.
+The environment variable POSENC_KILLS sets the number of kills (200 take about an hour).
+POSENC_KILLS_SEED is the seed that determines when and which processes are killed; it is printed.
 """
 
 import os
@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "crash_test.py"
 
 
 @pytest.mark.slow
-def test_a_sweep_whose_processes_are_killed_has_the_same_results(tmp_path: Path) -> None:
+def test_a_sweep_whose_processes_are_killed_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     faults = ["--every", "8", "16"]
     if kills := os.environ.get("POSENC_KILLS"):
         seed = os.environ.get("POSENC_KILLS_SEED") or str(random.randrange(10**6))

@@ -38,7 +38,7 @@ def test_a_cpu_has_no_mfu(gpu_results: ModuleType) -> None:
     assert gpu_results.peak_flops("AMD EPYC") is None
 
 
-def test_the_docs_get_the_tables_between_two_markers(
+def test_the_tables_replace_the_text_between_two_markers_in_the_docs(
     gpu_results: ModuleType, tmp_path: Path
 ) -> None:
     docs, folder = tmp_path / "docs", tmp_path / "gpu"

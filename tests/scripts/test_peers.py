@@ -93,7 +93,7 @@ def test_an_implementation_that_does_not_learn_is_an_error(peers: ModuleType, si
             peers.check_learning({"nanoGPT": steps}, size.vocab_size)
 
 
-def test_a_missing_library_is_left_out_with_a_remedy(
+def test_a_missing_library_is_skipped_with_a_hint_to_install_it(
     peers: ModuleType,
     size: Any,
     monkeypatch: pytest.MonkeyPatch,

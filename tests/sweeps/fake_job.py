@@ -1,4 +1,10 @@
-"""A job that does what `behaviour.txt` in its run directory says, and logs its start and end."""
+"""A job that does what `behaviour.txt` in its run directory says, and logs its start and end.
+
+Behaviours: `finish`; `fail` (records a failure); `crash` (exits before it writes a status);
+`killed` and `killed once` (SIGKILL, always or only at the first start); `hold` (runs until it gets
+a signal); `stubborn` (ignores SIGTERM and has a child process); `meet` (waits until two jobs have
+started); `import MODULE`.
+"""
 
 import importlib
 import os
@@ -20,7 +26,7 @@ LOGGED_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
 def main() -> int:
     run = RunDirectory(Path(sys.argv[1]))
     signals: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
+    signal.signal(signal.SIGTERM, lambda signum, frame: signals.append(signum))
     with lock(run.lock_file, timeout=0) as acquired:
         if not acquired:
             return 3
@@ -65,7 +71,7 @@ def starts(events: Path) -> list[dict[str, object]]:
 def pause() -> None:
     time.sleep(0.01)
     if time.monotonic() > DEADLINE:
-        sys.exit("the fake job waited for too long")
+        sys.exit("the fake job waited too long")
 
 
 def update_status(run: RunDirectory, **changes: object) -> None:

@@ -1,4 +1,4 @@
-"""Jobs forked from multiprocessing's fork server behave like jobs started as processes."""
+"""Jobs forked by multiprocessing's fork server behave like jobs in a new interpreter."""
 
 import os
 import signal
@@ -42,14 +42,14 @@ def process_id(process: JobProcess) -> int:
 
 
 @pytest.mark.slow
-def test_a_forked_job_has_the_results_of_a_started_one(small_run: SmallRun) -> None:
-    runs = [small_run("name=forked", f"seed={seed}") for seed in (1, 2)]
-    others = [small_run("name=started", f"seed={seed}") for seed in (1, 2)]
-    processes = [fork(run) for run in runs]
-    assert [job([str(run.path)]) for run in others] == [FINISHED, FINISHED]
+def test_a_forked_job_has_the_results_of_a_job_in_this_process(small_run: SmallRun) -> None:
+    forked = [small_run("name=forked", f"seed={seed}") for seed in (1, 2)]
+    direct = [small_run("name=direct", f"seed={seed}") for seed in (1, 2)]
+    processes = [fork(run) for run in forked]
+    assert [job([str(run.path)]) for run in direct] == [FINISHED, FINISHED]
     for process in processes:
         assert process.outcome().state == "finished"
-    for run, other in zip(runs, others, strict=True):
+    for run, other in zip(forked, direct, strict=True):
         assert run.metrics_file.read_text() == other.metrics_file.read_text()
         assert [row["sum"] for row in run.rows()] == [row["sum"] for row in other.rows()]
         assert "training finished" in run.log_file.read_text()
@@ -66,7 +66,7 @@ def test_a_forked_job_has_the_results_of_a_started_one(small_run: SmallRun) -> N
     ],
 )
 def test_a_copy_of_the_code_with_other_contents_is_replaced(tmp_path: Path, name: str) -> None:
-    """A crash of the machine may leave empty files, and someone may have added other code."""
+    """A crash of the machine may leave empty files, and another user may have added code."""
     code = freeze_code(tmp_path)
     files = {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
     (code / name).parent.mkdir(exist_ok=True)
@@ -76,8 +76,8 @@ def test_a_copy_of_the_code_with_other_contents_is_replaced(tmp_path: Path, name
     assert [path.name for path in code.parent.iterdir()] == [code.name] == [code_digest()]
 
 
-def test_a_link_to_a_folder_beside_a_module_is_not_imported(tmp_path: Path) -> None:
-    """Python imports a package before a module with the same name."""
+def test_a_symlink_that_could_shadow_a_module_is_removed(tmp_path: Path) -> None:
+    """Python imports a package in preference to a module of the same name."""
     code = freeze_code(tmp_path / "sweep")
     package = tmp_path / "package"
     package.mkdir()
@@ -133,8 +133,8 @@ def test_the_fork_server_ignores_stop_signals(small_run: SmallRun) -> None:
     process = fork(run)
     wait_until(run.metrics)
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        os.kill(server, number)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(server, signum)
     os.kill(process_id(process), signal.SIGTERM)
     process.wait()
     assert process.exit_code == INTERRUPTED
@@ -173,8 +173,8 @@ time.sleep(600)
 
 @pytest.mark.slow
 def test_a_run_whose_fork_server_is_killed_has_the_same_results(small_run: SmallRun) -> None:
-    words = ["tokens=38400", "validation.every_tokens=19200", "checkpoint.every_seconds=0.5"]
-    run, uninterrupted = small_run(*words, "name=killed"), small_run(*words, "name=uninterrupted")
+    common = ["tokens=38400", "validation.every_tokens=19200", "checkpoint.every_seconds=0.5"]
+    run, uninterrupted = small_run(*common, "name=killed"), small_run(*common, "name=uninterrupted")
     assert job([str(uninterrupted.path), "--threads", str(cores())]) == FINISHED
     launcher = f"""
 from pathlib import Path

@@ -30,14 +30,14 @@ def test_every_launcher_produces_the_runs_of_the_pool(
     small_job: list[str], tmp_path: Path, launcher: str
 ) -> None:
     pytest.importorskip(launcher.partition("_")[0])
-    words = [*small_job, "encoding=alibi,nope", f"name={launcher}"]
-    threads = max(1, cores() // 2)  # as in the pool, for each of two runs
+    overrides = [*small_job, "encoding=alibi,nope", f"name={launcher}"]
+    threads = max(1, cores() // 2)  # as in the pool, which runs both at once
     option = "num_cpus" if launcher == "ray" else "cpus_per_task"
     options = [f"hydra/launcher={launcher}", f"hydra.launcher.{option}={threads}"]
-    command = [sys.executable, "-m", "posenc", "train", *words, *options]
+    command = [sys.executable, "-m", "posenc", "train", *overrides, *options]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert main(["train", *words[:-1], "name=pool"]) == 0
+    assert main(["train", *overrides[:-1], "name=pool"]) == 0
     runs, expected = (list_runs(tmp_path / "outputs" / name) for name in (launcher, "pool"))
     assert [run.name for run in runs] == [run.name for run in expected]
     for run, other in zip(runs, expected, strict=True):
@@ -49,10 +49,10 @@ def test_a_cluster_can_have_devices_that_this_machine_lacks(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    words = [*small_job, "trainer=gpu", "devices=4"]
+    overrides = [*small_job, "trainer=gpu", "devices=4"]
     with pytest.raises(ConfigError, match="GPU"):
-        plan([words], [], "test", print)
-    assert plan([words], [], "test", print, local=False)[0].run.status().state == "pending"
+        plan([overrides], [], "test", print)
+    assert plan([overrides], [], "test", print, local=False)[0].run.status().state == "pending"
 
 
 def test_a_ray_cluster_is_local_unless_it_has_an_address() -> None:
@@ -61,7 +61,7 @@ def test_a_ray_cluster_is_local_unless_it_has_an_address() -> None:
 
 
 @pytest.mark.parametrize("option", ["jobs", "cpus_per_task", "timeout_min"])
-def test_options_of_a_queue_must_be_positive(option: str) -> None:
+def test_options_of_a_queue_launcher_must_be_positive(option: str) -> None:
     options: dict[str, Any] = {"jobs": None, "cpus_per_task": 1, "timeout_min": 1, option: 0}
     with pytest.raises(ConfigError, match=rf"hydra\.launcher\.{option}=0"):
         LocalLauncher(**options)
@@ -85,8 +85,8 @@ def test_a_job_at_its_time_limit_checkpoints_and_is_requeued(small_run: SmallRun
     assert run.log_file.read_text().count("INFO posenc ") == 2
 
 
-def test_parameters_of_sbatch_are_given_as_a_mapping() -> None:
-    words = ["hydra/launcher=submitit_slurm"]
-    words += ["hydra.launcher.additional_parameters={partition: gpu, mem: 32G}"]
-    launcher = compose_sweep("train", words, []).hydra.launcher
+def test_additional_sbatch_parameters_are_a_mapping() -> None:
+    overrides = ["hydra/launcher=submitit_slurm"]
+    overrides += ["hydra.launcher.additional_parameters={partition: gpu, mem: 32G}"]
+    launcher = compose_sweep("train", overrides, []).hydra.launcher
     assert launcher.additional_parameters == {"partition": "gpu", "mem": "32G"}

@@ -74,7 +74,7 @@ def test_nothing_is_written_through_a_link_to_a_folder(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_targets_are_looked_up_once_for_jobs_with_the_same_ones(
+def test_targets_that_jobs_share_are_looked_up_once(
     small_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "planned_with.py").write_text(
@@ -88,14 +88,14 @@ def test_targets_are_looked_up_once_for_jobs_with_the_same_ones(
     monkeypatch.setattr(
         plan_module, "user_targets", lambda job: (looked_up.append(1), user_targets(job))[1]
     )
-    words = [*small_job, "encoding=nope", "encoding._target_=planned_with.Mine"]
-    planned([[*words, f"tokens={tokens}"] for tokens in (7680, 3840, 1920)])
+    overrides = [*small_job, "encoding=nope", "encoding._target_=planned_with.Mine"]
+    planned([[*overrides, f"tokens={tokens}"] for tokens in (7680, 3840, 1920)])
     planned([[*small_job, f"tokens={tokens}"] for tokens in (7680, 3840)])
     assert len(looked_up) == 1 and is_remembered("planned_with.Mine")
 
 
 def test_notations_of_the_same_number_are_the_same_run(small_job: list[str]) -> None:
-    (run,), (other,) = (planned([[*small_job, o]]) for o in ("tokens=7680", "tokens=7.68e3"))
+    (run,), (other,) = (planned([[*small_job, f"tokens={n}"]]) for n in ("7680", "7.68e3"))
     assert run.path == other.path
 
 

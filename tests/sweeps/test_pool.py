@@ -65,14 +65,14 @@ def test_the_requested_number_of_jobs_runs_at_a_time(
     runs = [fake_run(f"run-{i}", "meet") for i in range(5)]
     outcomes, _ = launch(fake_job, *runs, jobs=2)
     assert {status.state for status in outcomes.values()} == {"finished"}
-    active, most = 0, 0
+    active, max_active = 0, 0
     for row in read_jsonl(runs[0].path.parent / "events.jsonl"):
         active += 1 if row["event"] == "start" else -1
-        most = max(most, active)
-    assert most == 2
+        max_active = max(max_active, active)
+    assert max_active == 2
 
 
-def test_a_failure_stops_no_other_run(fake_run: FakeRun, fake_job: list[str]) -> None:
+def test_a_failed_run_does_not_stop_the_others(fake_run: FakeRun, fake_job: list[str]) -> None:
     behaviours = ["fail", "crash", "killed", "finish"]
     runs = {behaviour: fake_run(behaviour, behaviour) for behaviour in behaviours}
     outcomes, printed = launch(fake_job, *runs.values(), jobs=1)
@@ -90,7 +90,7 @@ def test_a_failure_stops_no_other_run(fake_run: FakeRun, fake_job: list[str]) ->
 
 
 def test_a_run_whose_process_is_killed_is_restarted(fake_run: FakeRun, fake_job: list[str]) -> None:
-    """At most MAX_STARTS times in one launch."""
+    """A launch starts a run at most MAX_STARTS times."""
     run, once = fake_run("killed", "killed"), fake_run("once", "killed once")
     outcomes, printed = launch(fake_job, run, once, jobs=1)
     rows = [row["run"] for row in read_jsonl(run.path.parent / "events.jsonl")]
@@ -126,7 +126,7 @@ def test_several_starts_append_to_one_log(fake_run: FakeRun, fake_job: list[str]
 
 
 @pytest.mark.parametrize(("state", "starts"), [("finished", 0), ("failed", 0), ("interrupted", 1)])
-def test_a_run_of_another_process_is_waited_for(
+def test_the_launcher_waits_for_a_run_of_another_process(
     fake_run: FakeRun, fake_job: list[str], state: str, starts: int
 ) -> None:
     """A run that finishes or fails there keeps that outcome; an interrupted one is resumed here."""
@@ -155,7 +155,7 @@ def test_a_run_of_another_process_is_waited_for(
 def test_the_status_of_a_waiting_run_is_read_once(
     fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However often progress is computed, because a sweep may have thousands of runs."""
+    """Reading it whenever progress is computed would be slow with thousands of runs."""
     first, second, waiting = (fake_run(name) for name in ("first", "second", "waiting"))
     reads, read = [], Status.read
 
@@ -170,7 +170,7 @@ def test_the_status_of_a_waiting_run_is_read_once(
     assert outcomes["waiting"].state == "finished"
 
 
-def test_cores_are_divided_into_threads_which_a_resumed_run_keeps(
+def test_jobs_share_the_cores_but_a_resumed_run_keeps_its_threads(
     fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("posenc.sweeps.pool.cores", lambda: 9)
@@ -204,7 +204,7 @@ def test_each_run_has_its_own_gpu(
     assert "2 at a time" in printed and "1 GPU each" in printed
 
 
-def test_a_job_imports_nothing_from_the_current_folder_by_itself(
+def test_a_job_does_not_import_from_the_current_folder(
     fake_run: FakeRun, fake_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "user_encoding.py").touch()
@@ -215,14 +215,16 @@ def test_a_job_imports_nothing_from_the_current_folder_by_itself(
     assert "No module named 'user_encoding'" in run.log_file.read_text()
 
 
-def test_trusted_modules_are_arguments_of_the_job(fake_run: FakeRun, fake_job: list[str]) -> None:
-    run = fake_run("more")
+def test_trusted_modules_are_passed_to_the_job(fake_run: FakeRun, fake_job: list[str]) -> None:
+    run = fake_run("run")
     pool = PoolLauncher(console=Console(file=io.StringIO()), command=fake_job, poll_seconds=0.02)
     pool.launch([PlannedRun(run, ("mine",))])
-    assert events(run)["more"]["argv"][1] == "--module=mine"
+    assert events(run)["run"]["argv"][1] == "--module=mine"
 
 
-def test_the_output_in_a_log_file(fake_run: FakeRun, fake_job: list[str]) -> None:
+def test_a_log_file_gets_a_line_for_each_start_and_end(
+    fake_run: FakeRun, fake_job: list[str]
+) -> None:
     new, begun = fake_run("new"), fake_run("begun", state="interrupted", work_done=0.25)
     save_checkpoint(begun.checkpoints, 200, Path.touch)
     _, printed = launch(fake_job, new, begun, jobs=1, finished=2)
@@ -264,14 +266,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_on_a_signal_the_runs_write_checkpoints_and_exit(
-    fake_run: FakeRun, fake_job: list[str], number: signal.Signals
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_on_a_signal_the_launcher_interrupts_its_runs_and_exits(
+    fake_run: FakeRun, fake_job: list[str], signum: signal.Signals
 ) -> None:
     runs = [fake_run(f"run-{i}", "hold") for i in range(3)]
     launcher = start_launcher(fake_job, *runs)
     children = events(runs[0]).values()
-    launcher.send_signal(number)
+    launcher.send_signal(signum)
     _, printed = launcher.communicate(timeout=60)
     assert launcher.returncode != 0
     assert [run.status().state for run in runs] == ["interrupted", "interrupted", "pending"]

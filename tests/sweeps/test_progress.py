@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from posenc.sweeps.progress import (
-    Row,
+    ProgressRow,
     Snapshot,
     create_display,
     format_duration,
@@ -15,8 +15,8 @@ from posenc.sweeps.progress import (
 )
 
 ROWS = [
-    Row("sinusoidal-L512-s1-3f9c2a1b", "evaluation", 0.704, 4.25, 9100.0, 62.0),
-    Row("rope-L512-s1-0a1b2c3d", "starting", 0.0, None, None, None),
+    ProgressRow("sinusoidal-L512-s1-3f9c2a1b", "evaluation", 0.704, 4.25, 9100.0, 62.0),
+    ProgressRow("rope-L512-s1-0a1b2c3d", "starting", 0.0, None, None, None),
 ]
 SNAPSHOT = Snapshot(ROWS, "3 of 8 finished, 1 failed", 0.43, 200.0)
 
@@ -55,13 +55,13 @@ def test_a_terminal_keeps_messages_above_the_live_display() -> None:
 
 
 def test_a_log_file_gets_a_line_every_15_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
     console = make_console(terminal=False, width=40)
     display = create_display(console)
     for _ in range(31):
         display.show(SNAPSHOT)
-        seconds[0] += 1.0
+        clock[0] += 1.0
     line = "[3 of 8 finished, 1 failed] 43% · 9.1k tokens/s · about 3:20 left\n"
     assert printed(console) == 2 * line
 
@@ -74,7 +74,7 @@ def test_without_an_estimate_no_time_left_is_shown() -> None:
     assert "0 of 8 finished · 0% · estimating the time left" in printed(console)
 
 
-def test_formats_of_durations_rates_and_fractions() -> None:
+def test_durations_rates_and_fractions_are_formatted() -> None:
     assert [format_duration(s) for s in (None, 0, 59.6, 92, 3725, 183600)] == [
         "–",
         "0:00",

@@ -13,13 +13,13 @@ import pytest
 from posenc.runs.run_directory import RunDirectory, list_runs
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm_local.sh"
-DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch")
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch")
 
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if missing := [name for name in DAEMONS if shutil.which(name) is None]:
-        pytest.skip(f"no {', '.join(missing)}; scripts/slurm_local.sh install, as root, adds them")
+    if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+        pytest.skip(f"no {', '.join(missing)}; run scripts/slurm_local.sh install as root")
     if os.getuid() != 0:
         pytest.skip("scripts/slurm_local.sh start needs root")
     folder = tmp_path / "slurm"
@@ -52,13 +52,13 @@ def job_id(run: RunDirectory) -> str:
 @pytest.mark.slurm
 @pytest.mark.usefixtures("slurm")
 def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_path: Path) -> None:
-    """One of two runs is requeued and finishes with every step once.
+    """One of two runs is requeued and finishes; it logs every step exactly once.
 
     The other is cancelled and resumes when the command is repeated.
     """
-    words = [*small_job, "tokens=192000", "encoding=alibi,nope", "name=queued"]
-    words += ["hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1"]
-    command = [sys.executable, "-m", "posenc", "train", *words]
+    overrides = [*small_job, "tokens=192000", "encoding=alibi,nope", "name=queued"]
+    overrides += ["hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1"]
+    command = [sys.executable, "-m", "posenc", "train", *overrides]
     launcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "outputs" / "queued"
     wait_until(lambda: len(queue()) == 2)

@@ -61,7 +61,7 @@ def test_every_state_is_shown(folder: Path) -> None:
     assert rows["busy"] == ["running", "evaluation", "75%", "20.1k", "1:40", "0:00", "ago"]
 
 
-def test_files_of_a_run_do_not_control_the_terminal(
+def test_text_in_the_files_of_a_run_cannot_control_the_terminal(
     fake_run: FakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "[link=https://a.b]x[/link]\x1b]0;title\x07\x9b2J\rfinished"
@@ -86,7 +86,7 @@ def test_files_of_a_run_do_not_control_the_terminal(
         ("rm x", None),
     ],
 )
-def test_a_command_of_a_plan_runs_nothing_else_when_it_is_copied(
+def test_pasting_the_command_of_a_plan_runs_nothing_else(
     fake_run: FakeRun, command: str, shown: str | None
 ) -> None:
     run = fake_run("a", state="interrupted")
@@ -108,7 +108,7 @@ def test_a_finished_experiment_has_no_command_to_finish(fake_run: FakeRun) -> No
     assert "to finish" not in printed_table(folder)
 
 
-def test_json_has_every_field(folder: Path) -> None:
+def test_json_has_the_path_the_state_the_command_and_the_time_left(folder: Path) -> None:
     with lock(folder / "busy" / ".lock", timeout=0):
         entries = {entry["run"]: entry for entry in status_json(all_runs(folder))}
     assert entries["busy"]["seconds_left"] == pytest.approx(100.0)

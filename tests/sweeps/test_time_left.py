@@ -13,7 +13,7 @@ STARTUP = 6.0
 class SimulatedSweep:
     """A sweep of runs that each take `STARTUP` and then `seconds` for all their work.
 
-    `initial_work` has the fraction of each run's work that is done before the sweep starts.
+    `initial_work` is the fraction of each run's work that is done before the sweep starts.
     """
 
     seconds: list[float]

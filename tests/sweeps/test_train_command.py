@@ -60,7 +60,7 @@ def fake_plan(fake_run: Callable[..., RunDirectory], monkeypatch: pytest.MonkeyP
 def sweep(
     fake_plan: FakePlan, fake_job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Sweep:
-    """Run `posenc train`, with fake jobs; returns the runs' statuses."""
+    """Runs `posenc train` with fake jobs and returns the statuses of the runs."""
 
     def start(planned: PlannedRun, **options: Any) -> JobProcess:
         replaced: Any = {**options, "command": fake_job, "fork": False}
@@ -100,7 +100,7 @@ def test_all_jobs_are_planned_at_once_and_finished(sweep: Sweep, fake_plan: Fake
     assert started(fake_plan) == sorted(names)
 
 
-def test_rerunning_a_sweep_runs_what_is_missing_and_nothing_else(
+def test_rerunning_a_sweep_runs_only_what_is_missing(
     sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_plan.behaviours = {"alibi": "fail", "rope": "killed"}
@@ -137,7 +137,7 @@ def test_glob_includes_options_of_config_dirs(sweep: Sweep, fake_plan: FakePlan)
     assert fake_plan.calls == [[["encoding=mine"], ["encoding=nope"]]]
 
 
-def test_the_launcher_has_the_requested_number_of_jobs(
+def test_the_launcher_runs_the_requested_number_of_jobs(
     sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_plan.behaviours = dict.fromkeys(["nope,2", "alibi,2"], "meet")
@@ -147,13 +147,13 @@ def test_the_launcher_has_the_requested_number_of_jobs(
     assert "hydra.launcher.jobs=0" in capsys.readouterr().err
 
 
-def test_hydra_settings_without_effect_are_an_error(
+def test_hydra_settings_without_effect_are_refused(
     sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alternatives = {
         "hydra.run.dir=x": "outputs_dir=",
         "hydra/sweeper=optuna": "posenc tune",
-        "hydra.mode=MULTIRUN": "commas make a sweep",
+        "hydra.mode=MULTIRUN": "comma-separated values define a sweep",
         "hydra/job_logging=none": "run.log",
         "hydra.runtime=x": "only hydra/launcher",
         "optimizer.learning_rate=interval(1,2)": "posenc tune",

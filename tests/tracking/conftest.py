@@ -1,4 +1,4 @@
-"""Run directories, W&B's own reader of offline run files, and a stub of its server."""
+"""Run directories, a reader of offline run files, and a stub of the W&B server."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from compositions import OTHER_SETTINGS
 from posenc.config.identity import identity, run_hash, run_name
 from posenc.runs.run_directory import RunDirectory
 
-KEY = "0123456789abcdef" * 2 + "01234567"
+API_KEY = "0123456789abcdef" * 2 + "01234567"
 CONFIG: dict[str, Any] = {
     **OTHER_SETTINGS,
     "name": "scratch",
@@ -101,7 +101,7 @@ def with_hash(config: DictConfig) -> DictConfig:
 
 @pytest.fixture
 def save_config() -> Callable[[Path, DictConfig], RunDirectory]:
-    """Writes the configuration of a planned run, with its hash, to the directory of its name."""
+    """Writes the configuration of a planned run, with its hash, to a directory named after it."""
 
     def save(folder: Path, config: DictConfig) -> RunDirectory:
         name = run_name(with_hash(config), config.planned.hash)
@@ -176,7 +176,7 @@ def evaluation_row() -> Callable[..., dict[str, Any]]:
 
 
 class Server(ThreadingHTTPServer):
-    """The part of a W&B server that clients need for runs, their files, artifacts and views.
+    """A stub of the W&B server, with what clients need for runs, files, artifacts and views.
 
     Keeps what it receives: `runs` by id, `views` by name. If `failure` is set, it answers with
     that HTTP status or, for "hang", not at all.
@@ -362,7 +362,7 @@ def new_server(monkeypatch) -> Generator[Callable[[], Server]]:
             for stop in (thread.join, server.shutdown, server.released.set):
                 stack.callback(stop)
             monkeypatch.setenv("WANDB_BASE_URL", server.url)
-            monkeypatch.setenv("WANDB_API_KEY", KEY)
+            monkeypatch.setenv("WANDB_API_KEY", API_KEY)
             return server
 
         yield start

@@ -1,4 +1,4 @@
-"""The workspace and report show only keys that runs log, and are saved once."""
+"""The workspace and report show only keys that every run logs; saving again updates them."""
 
 import json
 import shutil
@@ -49,8 +49,8 @@ def experiment(folder, config, rows, evaluation_row, save_config) -> Path:
     return folder
 
 
-def posenc(command: str, folder: Path, *words: str) -> int:
-    return main([command, folder.name, f"outputs_dir={folder.parent}", *words])
+def posenc(command: str, folder: Path, *arguments: str) -> int:
+    return main([command, folder.name, f"outputs_dir={folder.parent}", *arguments])
 
 
 def build_spec(folder: Path) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def panel_keys(panel: dict[str, Any]) -> dict[str, set[str]]:
 def logged_by_every_run(offline_files) -> dict[str, set[str]]:
     """The history, summary and config keys that are in every offline run file."""
 
-    def common(keys) -> set[str]:
-        return set.intersection(*(set(key) for key in keys))
+    def common(key_lists) -> set[str]:
+        return set.intersection(*(set(keys) for keys in key_lists))
 
     return {
         "history": common([name for row in f.history() for name in row] for f in offline_files),
@@ -138,7 +138,7 @@ def runsets(node: Any) -> Iterator[dict[str, Any]]:
             yield from runsets(child)
 
 
-def test_the_dashboard_has_verdicts_curves_and_a_part_per_training_length(experiment):
+def test_the_dashboard_has_verdicts_curves_and_panels_per_training_length(experiment):
     spec = build_spec(experiment)
     sections = spec["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
     assert [section["name"] for section in sections] == [
@@ -222,7 +222,7 @@ def test_saving_twice_updates_one_workspace_and_one_report(server, experiment, c
         assert view["displayName"] == "posenc alibi-laptop"
 
 
-def test_without_a_server_the_error_names_the_option_spec(experiment, monkeypatch, capsys):
+def test_without_a_server_the_error_suggests_the_spec_flag(experiment, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     assert posenc("dashboard", experiment) == 1
     (message,) = capsys.readouterr().err.splitlines()

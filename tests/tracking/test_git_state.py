@@ -1,4 +1,4 @@
-"""What is saved about git repositories, which may be from someone else."""
+"""The git state that is saved with a run; reading it runs no code of an untrusted repository."""
 
 import subprocess
 from pathlib import Path
@@ -34,6 +34,16 @@ def test_the_commit_and_the_changes_are_saved(repository: Path) -> None:
     state = git_state()
     assert len(state["git_commit"]) == 40 and state["git_dirty"] is True
     assert "-before\n+after" in git_diff()
+
+
+def test_a_repository_that_only_contains_the_virtual_environment_of_posenc_is_not_saved(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = repository / ".venv" / "posenc"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    monkeypatch.setenv(SOURCE_VARIABLE, str(installed))
+    assert git_state() == {}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,7 @@ def test_no_command_of_a_repository_is_run(
     (repository / "included").write_text(f"[core]\nfsmonitor = touch {marker}; false\n")
     for name, value in settings.items():
         git(repository, "config", name, value.format(marker=marker))
-    if len(settings) > 1:  # a partial clone fetches the blob of the committed file
+    if len(settings) > 1:  # reading a blob that a partial clone lacks fetches it
         blob = git(repository, "rev-parse", "HEAD:file").strip()
         (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     (repository / ".gitattributes").write_text(attributes)
@@ -86,13 +96,13 @@ def test_no_command_of_a_repository_is_run(
     assert not marker.exists()
 
 
-def test_the_usual_settings_of_a_clone_do_not_prevent_it(repository: Path) -> None:
+def test_the_state_of_a_typical_clone_is_saved(repository: Path) -> None:
     for name in ("remote.origin.url", "branch.main.merge", "user.email", "submodule.a.url"):
         git(repository, "config", name, "value")
     assert git_state()["git_dirty"] is True and "+after" in git_diff()
 
 
-def test_a_repository_whose_files_are_those_of_another_folder_is_not_read(
+def test_a_repository_with_its_worktree_elsewhere_is_not_read(
     repository: Path,
 ) -> None:
     git(repository, "config", "core.worktree", str(repository.parent))
@@ -111,7 +121,7 @@ def test_variables_that_git_sets_for_its_hooks_do_not_select_another_repository(
     assert git_state()["git_dirty"] is True and "+after" in git_diff()
 
 
-def test_jobs_read_the_state_of_the_package_that_theirs_is_a_copy_of(
+def test_a_job_reads_the_git_state_of_the_package_that_was_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = source_folder()

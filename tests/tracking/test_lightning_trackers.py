@@ -1,4 +1,4 @@
-"""The loggers of Lightning, read back from their files, and several loggers of one run."""
+"""Lightning's loggers, read back from their files, and several loggers for one run."""
 
 import csv
 import sys
@@ -20,8 +20,8 @@ from posenc.tracking.wandb_tracker import WandbTracker
 PERPLEXITY = "extrapolation/nonoverlapping/perplexity"
 
 
-def train(tracker, run, config, rows):
-    """Write rows to a run's training log, and log them as after a checkpoint."""
+def log_rows(tracker, run, config, rows):
+    """Write rows to a run's training log, and log them as a run does at a checkpoint."""
     tracker.start(run, config)
     for row in rows:
         append_jsonl(run.metrics_file, row)
@@ -42,7 +42,7 @@ def read_tensorboard(run):
 
 def test_csv_has_a_row_for_each_step_and_evaluation_result(run, config, rows, evaluation_row):
     tracker, log = CsvTracker(), rows(1, 30)
-    train(tracker, run, config, log)
+    log_rows(tracker, run, config, log)
     merge_rows(run.evaluation_file, [evaluation_row(256, 55.125), evaluation_row(64, 20.0)])
     tracker.finish(failed=False)
     table = read_csv(run)
@@ -64,7 +64,7 @@ def test_tensorboard_plots_training_by_step_and_evaluation_by_length(
     run, config, rows, evaluation_row
 ):
     tracker, log = TensorBoardTracker(), rows(1, 30)
-    train(tracker, run, config, log)
+    log_rows(tracker, run, config, log)
     merge_rows(run.evaluation_file, [evaluation_row(256, 55.125), evaluation_row(64, 20.0)])
     tracker.finish(failed=False)
     scalars = read_tensorboard(run)
@@ -81,14 +81,14 @@ def test_tensorboard_plots_training_by_step_and_evaluation_by_length(
 )
 def test_a_resumed_run_has_each_step_once(run, config, rows, tracker_class, steps):
     killed = tracker_class()
-    train(killed, run, config, rows(1, 20))
+    log_rows(killed, run, config, rows(1, 20))
     for row in rows(21, 25):  # after the last checkpoint
         append_jsonl(run.metrics_file, row)
     killed.finish(failed=True)
     assert steps(run) == list(range(1, 26))
     truncate_jsonl(run.metrics_file, 20)  # as a resumed run does
     resumed = tracker_class()
-    train(resumed, run, config, rows(21, 30))
+    log_rows(resumed, run, config, rows(21, 30))
     assert steps(run) == list(range(1, 31))
     resumed.finish(failed=False)
     assert steps(run) == list(range(1, 31))
@@ -96,7 +96,7 @@ def test_a_resumed_run_has_each_step_once(run, config, rows, tracker_class, step
 
 def test_a_value_that_a_callback_logs_keeps_its_name(run, config, rows):
     tracker, (row,) = CsvTracker(), rows(1, 1)
-    train(tracker, run, config, [{**row, "lr-AdamW/pg1": 0.5, "stopped_early": True}])
+    log_rows(tracker, run, config, [{**row, "lr-AdamW/pg1": 0.5, "stopped_early": True}])
     tracker.finish(failed=False)
     (logged,) = read_csv(run)
     assert logged["lr-AdamW/pg1"] == 0.5 and "stopped_early" not in logged
@@ -108,7 +108,7 @@ def test_a_full_disk_does_not_stop_a_run(run, config, rows, caplog, monkeypatch)
 
     tracker = CsvTracker()
     monkeypatch.setattr("pytorch_lightning.loggers.CSVLogger.save", fail)
-    train(tracker, run, config, rows(1, 3))
+    log_rows(tracker, run, config, rows(1, 3))
     tracker.finish(failed=False)
     assert "No space left on device" in caplog.text and run.name in caplog.text
 
@@ -118,7 +118,7 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
     tracker = build_tracker(config)
     assert isinstance(tracker, CompositeTracker)
     assert [type(t) for t in tracker.trackers] == [WandbTracker, CsvTracker, TensorBoardTracker]
-    train(tracker, run, config, rows(1, 3))
+    log_rows(tracker, run, config, rows(1, 3))
     tracker.finish(failed=False)
     (file,) = read_offline(folder)
     losses = [row["loss"] for row in rows(1, 3)]
@@ -136,13 +136,13 @@ def test_several_loggers_log_the_same_run(run, folder, config, rows, read_offlin
         ("[csv,wandb]", CompositeTracker, True),
     ],
 )
-def test_options_are_combined_by_hydra(option, tracker_class, uses_wandb):
+def test_the_logger_option_selects_one_tracker_or_several(option, tracker_class, uses_wandb):
     config = compose_job([f"logger={option}"], composer())
     assert type(build_tracker(config)) is tracker_class
     assert (wandb_tracker(config.logger) is not None) == uses_wandb
 
 
-def test_tensorboard_that_is_not_installed_gives_one_message(
+def test_without_tensorboard_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)

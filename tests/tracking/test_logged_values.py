@@ -1,4 +1,4 @@
-"""The ids, history rows, summary and configuration that are logged, without W&B."""
+"""The ids, history rows, summary and configuration of a W&B run, computed without its client."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from posenc.tracking.wandb_history import extrapolation_row, training_row
 from posenc.tracking.wandb_summary import extrapolation_summary, run_summary
 
 
-def test_a_training_row_keeps_its_values_under_grouped_names():
+def test_the_keys_of_a_training_row_are_grouped_by_prefix():
     row = {"step": 3, "tokens": 768, "loss": 2.5, "learning_rate": 0.1, "validation_loss": 2.75}
     assert training_row(row) == {
         "step": 3,
@@ -49,7 +49,7 @@ def test_a_curve_is_named_by_protocol_and_differences_from_the_default(
     }
 
 
-def test_a_task_has_curves_of_accuracy(config, evaluation_row):
+def test_a_task_has_accuracy_curves(config, evaluation_row):
     row = evaluation_row(64, 2.0, protocol="tasks") | {"accuracy": 0.75, "exact": 0.5}
     history_row = extrapolation_row(row, config)
     assert history_row["extrapolation/tasks/accuracy"] == 0.75
@@ -73,7 +73,7 @@ def test_the_summary_has_perplexities_on_the_runs_own_validation_text_only(confi
     }
 
 
-def test_the_ratio_is_one_of_the_same_budget(config, evaluation_row):
+def test_the_extrapolation_ratio_compares_rows_with_the_same_budget(config, evaluation_row):
     few = {"count": 100, "full_count": 1000, "budget_tokens": 100, "budget_seconds": None}
     rows = [evaluation_row(64, 20.0), evaluation_row(256, 30.0), evaluation_row(1024, 50.0) | few]
     summary = extrapolation_summary(rows, config)
@@ -81,7 +81,9 @@ def test_the_ratio_is_one_of_the_same_budget(config, evaluation_row):
 
 
 @pytest.mark.parametrize("lengths", [{}, {32: "L-32", 64: "L"}, {128: "2L", 256: "4L"}])
-def test_the_ratio_needs_the_training_length_and_a_longer_one(config, evaluation_row, lengths):
+def test_the_extrapolation_ratio_needs_the_training_length_and_a_longer_one(
+    config, evaluation_row, lengths
+):
     rows = [evaluation_row(length, 10.0) for length in lengths]
     expected = {f"ppl@{label}": 10.0 for label in lengths.values()}
     assert extrapolation_summary(rows, config) == expected

@@ -1,4 +1,4 @@
-"""An incomplete W&B run is shown by `posenc status` and rewritten from the run directory."""
+"""`posenc status` shows an incomplete W&B run, and `posenc sync` rewrites it."""
 
 import json
 from collections.abc import Callable
@@ -29,8 +29,8 @@ def finished(run, config, rows, evaluation_row) -> RunDirectory:
     return run
 
 
-def posenc(command: str, folder: Path, *words: str) -> int:
-    return main([command, folder.name, f"outputs_dir={folder.parent}", *words])
+def posenc(command: str, folder: Path, *arguments: str) -> int:
+    return main([command, folder.name, f"outputs_dir={folder.parent}", *arguments])
 
 
 def empty(file: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
 
 
 @pytest.mark.parametrize("id", ["../../other", "*", 5, "a" * 129])
-def test_a_file_with_an_id_that_w_and_b_does_not_have_is_corrupt(run, id: object) -> None:
+def test_a_mirror_file_with_an_invalid_wandb_id_is_corrupt(run, id: object) -> None:
     (run.path / "mirror.json").write_text(json.dumps({"identity": {"id": id}}))
     with pytest.raises(RunError, match=r"mirror\.json is corrupt"):
         MirrorFile(run)

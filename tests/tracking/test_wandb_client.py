@@ -51,7 +51,9 @@ def test_the_settings_of_wandb_init_are_accepted(
     check_server(wandb.Settings().base_url)
 
 
-def test_nothing_is_written_through_a_linked_folder(tmp_path: Path, current_folder: Path) -> None:
+def test_nothing_is_written_through_a_symlinked_folder(
+    tmp_path: Path, current_folder: Path
+) -> None:
     elsewhere = current_folder.joinpath("wandb").rename(tmp_path / "elsewhere")
     current_folder.joinpath("wandb").symlink_to(elsewhere)
     with pytest.raises(RunError, match="symbolic link"), offline_run(current_folder, id="a"):

@@ -23,7 +23,7 @@ from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
 from posenc.tracking.wandb_tracker import WandbTracker
 
 HANG = pytest.param("hang", marks=pytest.mark.slow)
-CODE = "posenc-code"
+CODE_NAME = "posenc-code"
 CURVE = "extrapolation/nonoverlapping"
 
 
@@ -245,13 +245,13 @@ def test_online_runs_share_the_artifacts_of_their_data_and_their_code(
     for directory in (run, RunDirectory(folder / "alibi-L64-s1-00000000")):
         track(directory, config, [])
     assert logged_warnings(caplog) == []
-    for key, expected in (("used", ("dataset", "text.f00d")), ("artifacts", ("code", CODE))):
+    for key, expected in (("used", ("dataset", "text.f00d")), ("artifacts", ("code", CODE_NAME))):
         first, second = (saved[key] for saved in server.runs.values())
         assert first == second
         assert [(kind, name) for kind, name, _ in first] == [expected]
 
 
-def test_without_save_code_there_is_no_code(server, run, config):
+def test_without_save_code_no_code_is_uploaded(server, run, config):
     tracker = WandbTracker(mode="online", save_code=False)
     tracker.start(run, config)
     tracker.finish(failed=False)
@@ -340,7 +340,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
 
 
 @pytest.mark.slow
-def test_a_server_that_is_lost_before_a_table_is_logged_costs_one_warning(
+def test_a_server_that_is_lost_before_a_table_is_logged_causes_one_warning(
     server, run, config, rows, evaluation_row, monkeypatch, caplog
 ):
     monkeypatch.setattr(wandb_client, "REQUEST_TIMEOUT", 1)
@@ -414,7 +414,7 @@ again.finish(failed=False)
 
 
 @pytest.mark.slow
-def test_a_killed_client_costs_one_warning_and_the_next_run_starts_a_new_one(
+def test_a_killed_client_causes_one_warning_and_the_next_run_starts_a_new_client(
     run, folder, config, read_offline
 ):
     command = [sys.executable, "-c", DYING_CLIENT, str(run.path), OmegaConf.to_yaml(config)]
@@ -426,7 +426,7 @@ def test_a_killed_client_costs_one_warning_and_the_next_run_starts_a_new_one(
     assert [row["step"] for row in file.history()] == list(range(1, 2001))
 
 
-def test_an_unwritable_folder_costs_one_warning(run, folder, config, rows, caplog):
+def test_an_unwritable_folder_causes_one_warning(run, folder, config, rows, caplog):
     (folder / "wandb").write_text("in the way")
     tracker = WandbTracker()
     tracker.start(run, config)

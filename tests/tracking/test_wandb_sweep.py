@@ -19,8 +19,8 @@ from posenc.jobs.job_config import compose_job
 from posenc.tracking.wandb_sweeps import split_into_grids
 
 
-def sweep_files(tmp_path: Path, *words: str) -> list[dict[str, Any]]:
-    assert main(["wandb-sweep", *words, f"outputs_dir={tmp_path}"]) == 0
+def sweep_files(tmp_path: Path, *overrides: str) -> list[dict[str, Any]]:
+    assert main(["wandb-sweep", *overrides, f"outputs_dir={tmp_path}"]) == 0
     return [yaml.safe_load(file.read_text()) for file in sorted(tmp_path.glob("*/wandb-sweep-*"))]
 
 
@@ -33,7 +33,7 @@ def trials(definition: dict[str, Any]) -> list[list[str]]:
         parts = create_sweep_command(definition["command"])
         macros = {**args, "program": [definition["program"]]}
         expanded = ([w] if not w.startswith("${") else macros[w[2:-1]] for w in map(str, parts))
-        commands.append([word for words in expanded for word in words])
+        commands.append([argument for arguments in expanded for argument in arguments])
     return commands
 
 
@@ -45,23 +45,23 @@ def identities(jobs: list[list[str]]) -> Counter[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "overrides",
     [
         ["encoding=rope", "encoding.spectrum.base=1e4,5e5", "tokens=5e6"],
         pytest.param(["experiment=rope_base"], marks=pytest.mark.slow),
     ],
 )
-def test_the_trials_are_the_experiments_jobs(tmp_path, words):
-    definitions = sweep_files(tmp_path, *words)
+def test_the_trials_are_the_experiments_jobs(tmp_path, overrides):
+    definitions = sweep_files(tmp_path, *overrides)
     commands = [command for definition in definitions for command in trials(definition)]
     trial_jobs = []
-    for program, command, *overrides in commands:
+    for program, command, *trial in commands:
         assert (program, command) == ("posenc", "train")
-        config = compose("train", sweep_overrides(overrides))
-        (job,) = expand_config(config, overrides)
+        config = compose("train", sweep_overrides(trial))
+        (job,) = expand_config(config, trial)
         assert compose("train", job).logger.mode == "online"
         trial_jobs.append(job)
-    jobs = expand_config(compose("train", sweep_overrides(words)), words)
+    jobs = expand_config(compose("train", sweep_overrides(overrides)), overrides)
     assert identities(trial_jobs) == identities(jobs)
     assert set(identities(jobs).values()) == {1}
 
@@ -103,8 +103,8 @@ LEARNING_RATE = "optimizer.learning_rate=tag(log,interval(1e-3,1e-1))"
 
 
 def test_an_interval_becomes_one_search_per_job(tmp_path):
-    words = ["encoding=alibi,rope", "method=random", "min_iter=3", LEARNING_RATE]
-    definitions = sweep_files(tmp_path, *words)
+    overrides = ["encoding=alibi,rope", "method=random", "min_iter=3", LEARNING_RATE]
+    definitions = sweep_files(tmp_path, *overrides)
     assert [d["parameters"]["encoding"] for d in definitions] == [
         {"value": "alibi"},
         {"value": "rope"},
@@ -121,7 +121,7 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("overrides", "message"),
     [
         (["method=bayes"], "method"),
         (["method=grid", LEARNING_RATE], "method=grid"),
@@ -134,7 +134,9 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
         (["model.layers=interval(2,8)"], "model.layers"),
     ],
 )
-def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, words, message):
-    assert main(["wandb-sweep", "encoding=alibi", f"outputs_dir={tmp_path / 'out'}", *words]) == 2
+def test_an_invalid_search_is_an_error_and_nothing_is_written(tmp_path, capsys, overrides, message):
+    assert (
+        main(["wandb-sweep", "encoding=alibi", f"outputs_dir={tmp_path / 'out'}", *overrides]) == 2
+    )
     assert message in capsys.readouterr().err
     assert list(tmp_path.rglob("*.yaml")) == []

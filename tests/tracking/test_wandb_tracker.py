@@ -31,7 +31,7 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def expected_history(rows):
-    """The history rows that rows of a training log become."""
+    """The history rows that are logged for rows of a training log."""
     return [
         {
             "_step": row["step"],
@@ -89,12 +89,12 @@ def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, rea
     assert (file.run["job_type"], file.run["project"]) == ("train", "lengths")
     assert file.run["entity"] == "lab"
     assert (file.summary["state"], file.summary["exit_code"]) == ("failed", 1)
-    other: Any = OmegaConf.to_container(config)
+    remaining: Any = OmegaConf.to_container(config)
     for key in ("train_length", "seed", "tokens", "batch_tokens", "precision", "kernel"):
-        del other[key]
-    other["choices"] = {}
-    del other["planned"]["parameters"], other["planned"]["fingerprint"]
-    assert file.config["config"] == other
+        del remaining[key]
+    remaining["choices"] = {}
+    del remaining["planned"]["parameters"], remaining["planned"]["fingerprint"]
+    assert file.config["config"] == remaining
     assert {k: v for k, v in file.config.items() if k != "config"} == {
         "encoding": "rope",
         "model": "tiny",
@@ -168,7 +168,7 @@ def test_two_runs_of_one_process_are_two_wandb_runs(run, folder, config, rows, r
 
 
 @pytest.mark.slow
-def test_a_resumed_offline_run_is_one_item_with_every_step_once(
+def test_a_resumed_offline_run_is_one_run_with_every_step_once(
     run, folder, config, rows, evaluation_row, read_offline
 ):
     for first, last in ((1, 8), (9, 20)):
@@ -252,7 +252,7 @@ def test_the_console_log_and_the_uncommitted_changes_are_saved(
     assert "resumed from step 200" in json.dumps(file.records)
 
 
-def test_a_failure_is_an_alert_and_an_interruption_is_not(run, folder, config, read_offline):
+def test_a_failure_raises_an_alert_and_an_interruption_does_not(run, folder, config, read_offline):
     for error in ("the loss is not finite at step 3 (nan)", None):
         tracker = WandbTracker()
         tracker.start(run, config)
@@ -271,7 +271,7 @@ def test_a_failure_is_an_alert_and_an_interruption_is_not(run, folder, config, r
         ({"tags": ["ok", "t" * 65]}, r"logger.tags\b.*t{65}.* 64"),
     ],
 )
-def test_invalid_options_are_errors_at_once(options, message):
+def test_invalid_options_are_refused_when_the_tracker_is_created(options, message):
     with pytest.raises(ConfigError, match=message):
         WandbTracker(**options)
 
@@ -303,7 +303,7 @@ def test_wandb_leaves_the_process_unchanged(monkeypatch, run, config):
     assert (dict(os.environ), sys.exit, sys.excepthook) == before
 
 
-def test_the_configs_build_the_trackers_with_their_defaults():
+def test_the_logger_options_build_the_trackers_with_their_defaults():
     tracker = build(compose("train", ["logger=wandb"]).logger, name="logger")
     assert vars(tracker) == vars(WandbTracker(tags=[]))
     assert isinstance(build(compose("train", ["logger=none"]).logger, name="logger"), NullTracker)
@@ -321,18 +321,18 @@ def test_leet_shows_all_runs_of_an_experiment(run, folder, config, rows):
     terminal = {**os.environ, "TERM": "xterm-256color", "LINES": "50", "COLUMNS": "200"}
     process = subprocess.Popen(leet, stdin=slave, stdout=slave, stderr=slave, env=terminal)
     expected = [b"2 items", *(path.name.encode() for path in folder.glob("wandb/run-*"))]
-    shown, until = b"", time.monotonic() + 60
+    output, deadline = b"", time.monotonic() + 60
     try:
-        while not all(text in shown for text in expected) and time.monotonic() < until:
+        while not all(text in output for text in expected) and time.monotonic() < deadline:
             if select.select([master], [], [], 0.2)[0]:
-                shown = ESCAPES.sub(b"", shown + os.read(master, 65536))
+                output = ESCAPES.sub(b"", output + os.read(master, 65536))
     finally:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        viewer = children.read_text().split() if children.exists() else []
+        viewer_pids = children.read_text().split() if children.exists() else []
         process.kill()
-        for pid in map(int, viewer):  # does not end with its parent
+        for pid in map(int, viewer_pids):  # it would outlive its parent
             os.kill(pid, signal.SIGKILL)
         process.wait()
         os.close(master)
         os.close(slave)
-    assert all(text in shown for text in expected), shown[-2000:]
+    assert all(text in output for text in expected), output[-2000:]

@@ -16,8 +16,8 @@ TRAIN = ["logger=wandb", "logger.mode=online", "name=kept", "encoding=alibi"]
 WAIT_SECONDS = 300
 
 
-def start_training(small_job: list[str], *words: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "posenc", "train", *small_job, *TRAIN, *words]
+def start_training(small_job: list[str], *overrides: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "posenc", "train", *small_job, *TRAIN, *overrides]
     return subprocess.Popen(
         command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -43,14 +43,14 @@ def kill_when(process: subprocess.Popen, outputs: Path, ready) -> RunDirectory:
 
 def test_a_run_killed_twice_is_one_run_with_every_step_once(server, small_job, tmp_path):
     """Killed once in training and once in evaluation, after rows that W&B has not received."""
-    outputs, often = tmp_path / "outputs", "checkpoint.every_seconds=0"
+    outputs, always_checkpoint = tmp_path / "outputs", "checkpoint.every_seconds=0"
     kill_when(
-        start_training(small_job, often),
+        start_training(small_job, always_checkpoint),
         outputs,
         lambda run: len(list(run.checkpoints.glob("s*"))) > 1,
     )
-    run = kill_when(start_training(small_job, often), outputs, lambda run: run.rows())
-    assert start_training(small_job, often).wait(timeout=WAIT_SECONDS) == 0
+    run = kill_when(start_training(small_job, always_checkpoint), outputs, lambda run: run.rows())
+    assert start_training(small_job, always_checkpoint).wait(timeout=WAIT_SECONDS) == 0
     assert run.status().state == "finished"
     ((run_id, saved),) = server.runs.items()
     assert (run_id, saved["exit_code"]) == (f"kept.{run.name}", 0)

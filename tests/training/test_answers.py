@@ -23,8 +23,10 @@ def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, 
     steps = TrainingSteps(total=1, sequences=8, micro_sequences=micro_sequences)
     module = build_module(config, 24, steps)
     losses = []
-    for number, batch in enumerate(micro_batch_loader(TaskBatches(TASK, 24, "train", 1), steps, 0)):
-        loss = module.training_step(batch, number) / steps.accumulation_steps
+    for batch_idx, batch in enumerate(
+        micro_batch_loader(TaskBatches(TASK, 24, "train", 1), steps, 0)
+    ):
+        loss = module.training_step(batch, batch_idx) / steps.accumulation_steps
         loss.backward()
         losses.append(loss.item())
     gradients = [parameter.grad for parameter in module.parameters()]
@@ -36,17 +38,19 @@ def test_the_loss_of_a_step_does_not_depend_on_its_micro_batches(configured: Con
     inputs, targets = TaskBatches(TASK, 24, "train", 1).batch(0, 8)
     model = build_module(config, 24, TrainingSteps(1, 8, 8)).model
     scored = targets != IGNORE_INDEX
-    logits = model(inputs)[scored].log_softmax(-1)
-    expected = -logits.gather(-1, targets[scored][:, None]).mean()
+    log_probabilities = model(inputs)[scored].log_softmax(-1)
+    expected = -log_probabilities.gather(-1, targets[scored][:, None]).mean()
     expected.backward()
-    exact = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    expected_gradient = torch.cat(
+        [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    )
     for micro_sequences in (8, 2, 1):
         loss, gradient = loss_and_gradient(config, micro_sequences)
         assert loss == pytest.approx(expected.item(), rel=1e-6)
-        assert torch.allclose(gradient, exact, atol=1e-6)
+        assert torch.allclose(gradient, expected_gradient, atol=1e-6)
 
 
-def test_the_loss_on_text_is_the_plain_mean_to_the_last_bit(configured: Configured) -> None:
+def test_the_loss_on_text_is_bit_for_bit_the_plain_mean(configured: Configured) -> None:
     module = build_module(configured(), 50, TrainingSteps(1, 5, 5))
     tokens = torch.randint(0, 50, (5, 24), generator=torch.Generator().manual_seed(2))
     loss = module.training_step((tokens, tokens, 120.0), 0)

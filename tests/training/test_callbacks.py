@@ -46,13 +46,13 @@ def planned(small_run: Callable[..., RunDirectory], outputs: Path) -> PlannedRun
 
 @pytest.fixture
 def plain(planned: PlannedRun) -> RunDirectory:
-    """A finished run without callbacks, which is trained once."""
+    """A finished run without callbacks; only the first test that uses it trains it."""
     return finish(planned())
 
 
 @pytest.fixture
 def averaged(planned: PlannedRun) -> RunDirectory:
-    """A finished run with averaged weights, which is trained once."""
+    """A finished run with averaged weights; only the first test that uses it trains it."""
     return finish(planned("callbacks=stochastic_weight_averaging"))
 
 
@@ -62,7 +62,7 @@ def finish(run: RunDirectory) -> RunDirectory:
 
 
 def interrupt(run: RunDirectory, step: int) -> None:
-    """Start a run, and stop it as if its launcher had died at a step."""
+    """Start a run, and stop it at a step as if its launcher had died."""
     stop = StopRequest(lambda: len(run.metrics()) + 1 < step)
     assert run_job(run, 1, [], stop) == INTERRUPTED
     assert len(run.metrics()) == step
@@ -82,14 +82,14 @@ def final_weights(run: RunDirectory) -> dict[str, torch.Tensor]:
     return checkpoint.weights()
 
 
-def test_monitors_log_to_the_rows_of_the_steps_and_change_no_result(
+def test_monitors_add_values_to_the_training_log_and_change_no_result(
     planned: PlannedRun, plain: RunDirectory
 ) -> None:
     monitored = finish(planned("callbacks=[learning_rate_monitor,device_stats_monitor]"))
     keys = ("step", "loss", "learning_rate", "validation_loss")
     assert columns(monitored, *keys) == columns(plain, *keys)
     last = monitored.metrics()[-1]
-    assert last["lr-Combined/pg1"] == last["learning_rate"]
+    assert last["lr-CombinedOptimizer/pg1"] == last["learning_rate"]
     assert any("DeviceStatsMonitor" in key for key in last)
     assert sums(monitored) == sums(plain)
     assert list(monitored.config().callbacks) == ["learning_rate_monitor", "device_stats_monitor"]
@@ -151,27 +151,27 @@ def test_an_interrupted_run_stops_early_at_the_same_step(planned: PlannedRun, st
 def test_stochastic_weight_averaging_changes_the_saved_weights_and_not_the_training(
     planned: PlannedRun, plain: RunDirectory, averaged: RunDirectory
 ) -> None:
-    last_step = "callbacks.stochastic_weight_averaging.start_fraction=0.95"
-    last = finish(planned("callbacks=stochastic_weight_averaging", last_step))
-    assert columns(plain, "step", "loss") == columns(last, "step", "loss")
+    only_last_step = "callbacks.stochastic_weight_averaging.start_fraction=0.95"
+    unaveraged = finish(planned("callbacks=stochastic_weight_averaging", only_last_step))
+    assert columns(plain, "step", "loss") == columns(unaveraged, "step", "loss")
     weights = final_weights(averaged)
     for name, value in final_weights(plain).items():
-        torch.testing.assert_close(final_weights(last)[name], value)
+        torch.testing.assert_close(final_weights(unaveraged)[name], value)
     assert any((weights[k] - v).abs().max() > 1e-4 for k, v in final_weights(plain).items())
 
 
 @pytest.mark.parametrize("step", [5, 17])
-def test_an_interrupted_weight_average_is_that_of_an_uninterrupted_run(
+def test_an_interrupted_run_has_the_weight_average_of_an_uninterrupted_one(
     planned: PlannedRun, averaged: RunDirectory, step: int
 ) -> None:
     run = planned("callbacks=stochastic_weight_averaging", name=f"interrupted{step}")
-    interrupt(run, step)  # before and during averaging
+    interrupt(run, step)  # before or during averaging
     weights = final_weights(averaged)
     for name, value in final_weights(finish(run)).items():
         assert torch.equal(value, weights[name]), name
 
 
-def test_callbacks_change_the_hash_and_their_absence_does_not() -> None:
+def test_callbacks_change_the_run_hash_and_their_absence_does_not() -> None:
     def digest(*overrides: str) -> str:
         return run_hash(identity(compose("train", ["encoding=rope", *overrides]), "f00d"))
 
@@ -210,7 +210,7 @@ def test_a_device_stats_monitor_without_psutil_says_what_to_install(
         ("torch.optim.SGD", {}, "outside posenc"),
     ],
 )
-def test_a_callback_that_cannot_work_gives_one_message(
+def test_a_callback_that_cannot_work_is_refused(
     small_job: list[str], tmp_path: Path, target: str, parameters: dict[str, Any], message: str
 ) -> None:
     folder = tmp_path / "conf" / "callbacks"
@@ -223,7 +223,7 @@ def test_a_callback_that_cannot_work_gives_one_message(
     assert "callbacks.mine" in str(raised.value)
 
 
-def test_a_callback_that_is_not_one_of_lightning_is_refused(
+def test_a_component_that_is_not_a_lightning_callback_is_refused(
     configured: Callable[..., DictConfig],
 ) -> None:
     config = configured()

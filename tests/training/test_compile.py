@@ -45,23 +45,23 @@ def loss_and_gradients(config: DictConfig, *, compiled: bool) -> list[torch.Tens
 
 
 def layers_differ(config: DictConfig) -> bool:
-    """Whether layers have different encodings, or parameters of their own, at any depth."""
+    """Whether layers have different encodings or separate parameters, also inside a wrapper."""
     return any(wrapper in str(config.encoding) for wrapper in (".Interleave", ".Untied"))
 
 
 def assert_compiled_equals_eager(config: DictConfig) -> None:
     torch._dynamo.reset()
     eager = loss_and_gradients(config, compiled=False)
-    for plain, compiled in zip(eager, loss_and_gradients(config, compiled=True), strict=True):
-        assert (plain is None) == (compiled is None)
-        if plain is not None:
-            torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
+    for expected, compiled in zip(eager, loss_and_gradients(config, compiled=True), strict=True):
+        assert (expected is None) == (compiled is None)
+        if expected is not None:
+            torch.testing.assert_close(compiled, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", BY_KERNEL)
 @pytest.mark.filterwarnings("ignore")  # the compiler's own warnings
-def test_a_compiled_step_equals_a_plain_one(encoding: str, configured: Configured) -> None:
+def test_a_compiled_step_equals_an_eager_one(encoding: str, configured: Configured) -> None:
     config = configured(f"encoding={encoding}", f"train_length={LENGTH}", *SMALL)
     config.model.layers = 1
     assert_compiled_equals_eager(config)
@@ -83,10 +83,10 @@ def test_every_encoding_can_be_traced_by_the_compiler(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_compiled_float32_products_are_those_of_onednn(
+def test_compiled_float32_products_use_onednn(
     configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both passes call the operator, also on processors on which posenc would not choose it."""
+    """Both passes call the operator, even on processors where posenc would not choose it."""
     if linear.ONEDNN_LINEAR is None:
         pytest.fail("this PyTorch has no oneDNN")
     monkeypatch.setattr(linear, "ONEDNN", True)
@@ -123,7 +123,7 @@ def test_auto_compiles_on_a_gpu_with_triton(monkeypatch: pytest.MonkeyPatch) -> 
     assert not choice.enabled and "Triton" in choice.reason
 
 
-def test_true_without_a_compiler_is_an_error_and_auto_is_not(
+def test_without_a_compiler_true_is_an_error_and_auto_uses_eager_mode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(compilation, "has_bf16_instructions", lambda: True)
@@ -139,7 +139,7 @@ def test_true_without_a_compiler_is_an_error_and_auto_is_not(
 
 
 @pytest.mark.parametrize("value", ["1", "yes", "maybe"])
-def test_other_values_are_rejected(value: str, configured: Configured) -> None:
+def test_other_values_of_compile_are_rejected(value: str, configured: Configured) -> None:
     config = configured(f"compile={value}")
     with pytest.raises(ConfigError, match="auto, true, false"):
         check_settings(config)

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from posenc.training.muon import Muon, orthogonalized
-from posenc.training.optimizer import Combined, muon
+from posenc.training.optimizer import CombinedOptimizer, muon
 
 
 class TwoParts(nn.Module):
-    """A matrix in a block, and an embedding with a bias outside of the blocks."""
+    """A matrix in a block, and an embedding and a bias outside the blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class TwoParts(nn.Module):
         return self.blocks[0](self.embedding(tokens)) + self.bias
 
 
-def build_optimizer(model: nn.Module) -> Combined:
+def build_optimizer(model: nn.Module) -> CombinedOptimizer:
     return muon(
         model,
         learning_rate=0.02,
@@ -34,7 +34,7 @@ def build_optimizer(model: nn.Module) -> Combined:
     )
 
 
-def train(model: TwoParts, optimizer: Combined, steps: range) -> None:
+def train(model: TwoParts, optimizer: CombinedOptimizer, steps: range) -> None:
     for step in steps:
         tokens = torch.arange(5).roll(step)
         model(tokens).pow(2).sum().sub(step).pow(2).backward()
@@ -82,15 +82,15 @@ def test_muon_updates_matrices_of_blocks_and_adamw_everything_else() -> None:
 
 def test_training_resumes_from_a_state_dict_bit_for_bit() -> None:
     torch.manual_seed(0)
-    whole = TwoParts()
-    resumed = copy.deepcopy(whole)
-    train(whole, build_optimizer(whole), range(6))
+    uninterrupted = TwoParts()
+    resumed = copy.deepcopy(uninterrupted)
+    train(uninterrupted, build_optimizer(uninterrupted), range(6))
     first = build_optimizer(resumed)
     train(resumed, first, range(3))
     second = build_optimizer(resumed)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     train(resumed, second, range(3, 6))
-    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+    for a, b in zip(uninterrupted.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
 
 

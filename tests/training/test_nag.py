@@ -12,6 +12,7 @@ from posenc.config.compose import compose
 from posenc.training.optimizer import nag
 from posenc.training.schedule import cosine_restarts
 
+# The fairseq flags of the ALiBi paper (Press et al. 2022), relative to a peak of 1.
 PUBLISHED: dict[str, Any] = {
     "warmup_steps": 16000,
     "warmup_init_ratio": 1e-7,
@@ -43,7 +44,7 @@ def optimised(model: Model, optimizer: torch.optim.Optimizer, rates: list[float]
 
 
 def by_formula(rates: list[float], momentum: float) -> list[float]:
-    """The weights by plain arithmetic, with the velocity rescaled when the rate changes."""
+    """The weights in plain arithmetic; the velocity is rescaled when the learning rate changes."""
     model = Model()
     x, velocity, last_rate = model.x.tolist(), [0.0] * 4, rates[0]
     for rate in rates:
@@ -72,7 +73,7 @@ def test_momentum_must_be_between_0_and_1() -> None:
 
 
 def closed_form(step: int) -> float:
-    """The learning rate of a step by the published flags, in closed form as in fairseq."""
+    """The learning rate of a step with the published flags, in fairseq's closed form."""
     if step < 16000:
         return 1e-7 + step * (1.0 - 1e-7) / 16000
     step = step - 16000
@@ -91,7 +92,7 @@ def test_cosine_restarts_equal_the_closed_form(step: int) -> None:
     assert cosine_restarts(step, 286000, **PUBLISHED) == pytest.approx(closed_form(step), rel=1e-9)
 
 
-def test_the_config_is_the_published_schedule() -> None:
+def test_the_defaults_are_the_published_schedule() -> None:
     config = compose("train", ["schedule=cosine_restarts", "optimizer=nag"])
     assert {key: config.schedule[key] for key in PUBLISHED} == PUBLISHED
     assert config.optimizer.learning_rate == 1.0

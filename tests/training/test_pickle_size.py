@@ -16,7 +16,7 @@ from posenc.training.pickle_size import check_checkpoint, check_pickle
 
 
 def doubled(levels: int) -> Any:
-    """A tuple that contains 2^levels values, each of them shared."""
+    """Nested pairs that contain the same value twice, and so 2^levels values without sharing."""
     value: Any = ()
     for _ in range(levels):
         value = (value, value)

@@ -31,7 +31,7 @@ def test_a_profiler_writes_to_the_run_directory(
     assert expected in report.read_text()
 
 
-def test_a_profiler_keeps_the_hash_of_a_run() -> None:
+def test_a_profiler_does_not_change_the_run_hash() -> None:
     digests = [
         run_hash(identity(compose("train", [f"profiler={option}"]), "f00d"))
         for option in ("none", "simple")

@@ -1,4 +1,4 @@
-"""Optimizers and schedulers of torch, named by `_target_` and `_partial_`."""
+"""Optimizers and schedulers of torch, configured with `_target_` and `_partial_`."""
 
 import io
 from functools import partial
@@ -160,7 +160,7 @@ def sgd() -> torch.optim.SGD:
     return torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1, momentum=0.9)
 
 
-def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_planned(
+def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_valid(
     small_job: list[str], tmp_path: Path
 ) -> None:
     schedule = node("torch.optim.lr_scheduler.CosineAnnealingLR", T_max=40)
@@ -191,7 +191,7 @@ def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_planned(
         ("optimizer", node("torch.hub.load"), r"outside posenc"),
     ],
 )
-def test_an_invalid_torch_component_gives_one_message(
+def test_an_invalid_torch_component_is_refused(
     small_job: list[str], tmp_path: Path, group: str, component: DictConfig, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

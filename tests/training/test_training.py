@@ -40,7 +40,7 @@ def test_cosine_warms_up_then_falls_to_its_minimum() -> None:
     assert factors[10:] == sorted(factors[10:], reverse=True)
 
 
-def test_constant_warms_up_and_stays() -> None:
+def test_constant_warms_up_then_stays_constant() -> None:
     assert [constant(step, 10, warmup_fraction=0.2) for step in range(4)] == [0.5, 1.0, 1.0, 1.0]
 
 
@@ -48,12 +48,12 @@ def test_weight_decay_applies_to_matrices_only() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4))
     optimizer = adamw(model, learning_rate=1e-3, betas=[0.9, 0.95], weight_decay=0.1)
     decayed = [group["weight_decay"] for group in optimizer.param_groups for _ in group["params"]]
-    shapes = [p.ndim for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(zip(shapes, decayed, strict=True)) == [(1, 0.0)] * 3 + [(2, 0.1)]
+    ndims = [p.ndim for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(zip(ndims, decayed, strict=True)) == [(1, 0.0)] * 3 + [(2, 0.1)]
 
 
 @pytest.mark.parametrize("override", ["optimizer.betas=[0.9]", "optimizer.weight_decay=-0.1"])
-def test_invalid_betas_or_weight_decay_give_the_same_message_for_both_optimizers(
+def test_invalid_betas_or_weight_decay_give_the_same_message_for_adamw_and_muon(
     small_job: list[str], override: str
 ) -> None:
     messages = []
@@ -64,14 +64,15 @@ def test_invalid_betas_or_weight_decay_give_the_same_message_for_both_optimizers
     assert messages[0] == messages[1] and override.removeprefix("optimizer.") in messages[0]
 
 
-def write(value: float) -> Callable[[Path], None]:
+def checkpoint_writer(value: float) -> Callable[[Path], None]:
+    """Return a function that saves a checkpoint with one weight of this value."""
     return lambda path: torch.save({"state_dict": {"model.w": torch.tensor(value)}}, path)
 
 
-def test_a_checkpoint_that_is_deleted_while_they_are_listed_is_left_out(
+def test_a_checkpoint_that_is_deleted_during_listing_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = save_checkpoint(tmp_path, 5, write(5))
+    kept = save_checkpoint(tmp_path, 5, checkpoint_writer(5))
     deleted = kept.path.with_name(kept.path.name.replace("5-", "6-"))
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter([kept.path, deleted]))
     assert list_checkpoints(tmp_path) == [kept]
@@ -79,14 +80,14 @@ def test_a_checkpoint_that_is_deleted_while_they_are_listed_is_left_out(
 
 def test_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
     for step in (5, 10, 15):
-        save_checkpoint(tmp_path, step, write(step))
+        save_checkpoint(tmp_path, step, checkpoint_writer(step))
     assert [checkpoint.step for checkpoint in list_checkpoints(tmp_path)] == [15, 10]
     newest = latest_checkpoint(tmp_path)
     assert newest is not None and newest.weights()["w"].item() == 15.0
 
 
 def test_a_failed_write_leaves_existing_checkpoints(tmp_path: Path) -> None:
-    saved = save_checkpoint(tmp_path, 5, write(5))
+    saved = save_checkpoint(tmp_path, 5, checkpoint_writer(5))
 
     def fail(path: Path) -> None:
         path.write_bytes(b"half")
@@ -102,7 +103,7 @@ def test_a_corrupt_checkpoint_is_logged_and_skipped(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (5, 10):
-        save_checkpoint(tmp_path, step, write(step))
+        save_checkpoint(tmp_path, step, checkpoint_writer(step))
     newest = list_checkpoints(tmp_path)[0].path
     data = newest.read_bytes()
     flipped = data[:100] + bytes([data[100] ^ 1]) + data[101:]
@@ -114,7 +115,7 @@ def test_a_corrupt_checkpoint_is_logged_and_skipped(
 
 
 def test_a_checkpoint_that_was_renamed_to_another_step_is_an_error(tmp_path: Path) -> None:
-    """The digest in its name is still that of its contents."""
+    """The digest in its name still matches its contents."""
     contents = {"state_dict": {}, "global_step": 5}
     saved = save_weights(tmp_path, 5, lambda path: torch.save(contents, path))
     assert saved.load() == contents
@@ -156,14 +157,14 @@ def test_validation_loss_is_the_mean_over_its_windows(configured: Configured) ->
 def test_bf16_keeps_weights_and_losses_in_float32(configured: Configured) -> None:
     model = build_model(configured("encoding=t5"), 50)
     tokens = torch.randint(0, 50, (2, 24))
-    exact = model.losses(tokens, tokens)
+    float32_losses = model.losses(tokens, tokens)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         losses = model.losses(tokens, tokens)
     losses.mean().backward()
     assert losses.dtype == torch.float32
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
-    assert not torch.equal(losses, exact)
-    assert (losses - exact).abs().max() < 0.3
+    assert not torch.equal(losses, float32_losses)
+    assert (losses - float32_losses).abs().max() < 0.3
 
 
 def test_dropout_is_a_function_of_seed_and_batch(configured: Configured) -> None:
@@ -171,8 +172,8 @@ def test_dropout_is_a_function_of_seed_and_batch(configured: Configured) -> None
     tokens = torch.randint(0, 50, (2, 24))
     module = LanguageModel(model, lambda m: torch.optim.SGD(m.parameters()), lambda *_: 1.0, 1, 7)
 
-    def loss(number: int) -> float:
-        module.on_train_batch_start((tokens, tokens, 48), number)
-        return module.training_step((tokens, tokens, 48), number).item()
+    def loss(batch_idx: int) -> float:
+        module.on_train_batch_start((tokens, tokens, 48), batch_idx)
+        return module.training_step((tokens, tokens, 48), batch_idx).item()
 
     assert loss(3) == loss(3) != loss(4)

@@ -1,1 +1,4 @@
-"""The Python API (`posenc.train`, `posenc.load`, `posenc.results`) that the commands build on."""
+"""The Python API (`posenc.train`, `posenc.load`, `posenc.results`).
+
+The other modules implement commands such as `posenc evaluate` and `posenc tune`.
+"""

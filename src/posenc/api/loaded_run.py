@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from posenc.api.run_evaluation import Row, build_evaluation, evaluate_run
+from posenc.api.run_evaluation import build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config, run_tokenizer
 from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
@@ -25,6 +25,7 @@ from posenc.evaluation.evaluate import load_model
 from posenc.model.device import select_device
 from posenc.model.generation import generate
 from posenc.model.transformer import Decoder
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory, find_run
 
 
@@ -125,7 +126,7 @@ class LoadedRun:
             return f"posenc.load({str(self.path)!r}, modules={modules!r})"
 
         config = run_config(self.directory, self._modules, trust_hint)
-        with suppress(ConfigError):  # a class that is not trusted and not built here
+        with suppress(ConfigError):  # an untrusted class, which is never built here
             check_identity(config)
         return config
 
@@ -177,6 +178,6 @@ def _check_generation(tokens: int, temperature: float, seed: int) -> None:
     if tokens < 1:
         raise ConfigError(f"tokens={tokens} must be at least 1")
     if not 0 <= temperature < float("inf"):
-        raise ConfigError(f"temperature={temperature} must be a non-negative number")
+        raise ConfigError(f"temperature={temperature} must be a finite non-negative number")
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed={seed} must be a non-negative integer below 2^63")

@@ -181,7 +181,7 @@ def _loss(
 
 
 def _swap(factors: Factors) -> dict[str, Any]:
-    """Return the swap with these factors; `factor: 1` leaves the norm of queries unchanged."""
+    """Return the swap with these factors; `factor: 1` sets the attention factor to 1."""
     target = "posenc.encodings.spectra.longrope"
     return {"_target_": target, "factor": 1, "long_factor": list(factors)}
 

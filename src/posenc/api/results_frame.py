@@ -20,13 +20,13 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
     is False for rows that reports leave out, because most runs of that training length used another
     evaluation budget for this measurement and so scored other tokens. The other columns are the
     keys of the evaluation rows, such as `protocol`, `length`, `swap`, `loss` (in nats per token)
-    and `perplexity`. Runs that cannot be read are left out with a warning. Raises ConfigError if
+    and `perplexity`. Runs that cannot be read are skipped with a warning. Raises ConfigError if
     the folder has no runs, and RunError if none has been evaluated.
     """
     path = Path(folder)
     experiment = read_experiment(path if path.exists() else OUTPUTS / path)
     for name, reason in experiment.corrupt.items():
-        warnings.warn(f"{name} is left out: {reason}", stacklevel=2)
+        warnings.warn(f"{name} was skipped: {reason}", stacklevel=2)
     comparable = {id(row) for run in experiment.runs for row in run.comparable_rows}
     return pd.DataFrame(
         {

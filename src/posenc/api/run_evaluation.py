@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -21,10 +20,9 @@ from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import select_device
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.build_tracker import build_tracker
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,8 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
 
         device = select_device(config)
         rows = evaluate(run, config, data, keys, device, on_progress, evaluation.kernel)
-    tracker.start(run, run.config(), "evaluate")  # not the settings of this evaluation
+    # Log the configuration that the run was trained with, without this evaluation's settings.
+    tracker.start(run, run.config(), "evaluate")
     tracker.finish(failed=False)
     return rows
 

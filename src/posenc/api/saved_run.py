@@ -35,7 +35,7 @@ def run_config(
     config = OmegaConf.create({**values, "modules": modules})
     forget_unknown_destination(config)
     if not (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file():
-        # The run was moved, or names a folder of the user, to which the command would write.
+        # The run was moved, or its cache_dir is a folder that the command should not write to.
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
@@ -49,9 +49,10 @@ def run_config(
 
 
 def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:
-    """Return the tokenizer of a run. Raises RunError if its files are corrupt or of another run.
+    """Return the tokenizer of a run.
 
-    Runs of earlier versions have no digest of their tokenizer.
+    Raises RunError if its files are corrupt or from another run. The latter is not checked for runs
+    of earlier versions, which have no tokenizer digest.
     """
     return load_tokenizer(run.tokenizer_file, config.planned.get("tokenizer"))
 

@@ -19,7 +19,7 @@ from posenc.sweeps.launcher import Launcher, PlannedRun
 from posenc.sweeps.reuse import reused_experiments
 
 MAX_CHECKED_FIRST = 20
-"""Planning checks all jobs; this many are checked before it is imported."""
+"""At most this many jobs are checked before torch is imported; planning checks all jobs."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ def compose_training(
     jobs = expand_config(settings, overrides, config_dirs)
     composer = Composer("train", config_dirs)
     # Reports an unknown key or an invalid value before the slow import of torch.
-    compose_sweep_jobs(_with_every_override(jobs), composer)
+    compose_sweep_jobs(_jobs_with_new_overrides(jobs), composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     return Sweep(settings, launcher, jobs, composer)
 
 
-def _with_every_override(jobs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def _jobs_with_new_overrides(jobs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """Return the jobs that have an override which no earlier job has, at most MAX_CHECKED_FIRST."""
     seen: set[str] = set()
     chosen = []
@@ -102,7 +102,8 @@ def launch_training(
 ) -> tuple[dict[str, Status], dict[str, Status]]:
     """Launch the unfinished runs; return the status of every run by name, before and after.
 
-    Failed runs are skipped unless the sweep has retry=true, and runs with a `problem` always.
+    Failed runs are skipped unless the sweep has retry=true; runs with a `problem` are always
+    skipped.
     """
     before = {planned.name: planned.status() for planned in planned_runs}
     skipped_states = {"finished"} if sweep.settings.retry else {"finished", "failed"}

@@ -22,9 +22,9 @@ def train(
     """Train and evaluate the runs that `overrides` describe, and return them.
 
     `overrides` are those of `posenc train`, as a list or as one string that is split as in a
-    shell; commas make a sweep. `config_dirs` are folders of YAML files, as with `--config-dir`. As
-    with the command, each run is trained in its own process, finished runs are skipped, and
-    interrupted ones resume. Nothing is printed unless `show_progress` is true.
+    shell; comma-separated values define a sweep. `config_dirs` are folders of YAML files, as with
+    `--config-dir`. As with the command, each run is trained in its own process, finished runs are
+    skipped, and interrupted ones resume. Nothing is printed unless `show_progress` is true.
 
     Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
     run failed. An interrupt saves a checkpoint of every run and raises KeyboardInterrupt.
@@ -45,7 +45,7 @@ def train(
 
 
 def _describe_unfinished(statuses: dict[str, Status]) -> str:
-    """Return what to do about the unfinished runs, and a line with the state of each."""
+    """Return an error message with a remedy and the state of each unfinished run."""
     unfinished = {name: s for name, s in statuses.items() if s.state != "finished"}
     failed = any(status.state == "failed" for status in unfinished.values())
     retry = " with retry=true" if failed else ""

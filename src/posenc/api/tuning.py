@@ -60,12 +60,12 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     intervals, others = split_intervals(overrides)
     if not intervals:
-        raise ConfigError(f"posenc tune needs an interval to search, such as {EXAMPLE}")
+        raise ConfigError(f"set an interval to search, such as {EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
     for job in sweep.jobs:
         config, _ = sweep.composer.compose(job)
         if config.validation.every_tokens is None:
-            raise ConfigError("posenc tune needs the validation loss; set validation.every_tokens")
+            raise ConfigError("tuning uses the validation loss; set validation.every_tokens")
     searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
     distributions = {interval.key: _distribution(optuna, interval) for interval in intervals}
     for _ in range(num_trials):
@@ -89,7 +89,7 @@ def _run_round(
     ]
     planned_runs = plan_training(replace(sweep, jobs=jobs), command, on_progress)
     if len(planned_runs) != len(jobs):
-        raise ConfigError("posenc tune: two of the jobs are the same run; remove one of them")
+        raise ConfigError("two of the jobs are the same run; remove one of them")
     _, statuses = launch_training(sweep, planned_runs)
     if any(status.state not in ("finished", "failed") for status in statuses.values()):
         return False

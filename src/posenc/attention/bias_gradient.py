@@ -1,10 +1,10 @@
 """The gradient of a learnable Toeplitz bias on a GPU, without atomic additions.
 
-FlexAttention would add the gradient of every score to the entry of its distance with one atomic
-addition each. Here the gradients of the scores are computed once more from q, k, v and the output,
-in square tiles. Tiles that are equally far from the diagonal have the same distances, so one
-Triton program adds all of them up. The resulting tile of each offset is then summed along its
-diagonals. The result is bit-reproducible.
+FlexAttention would add the gradient of every score to the entry of its distance with an atomic
+addition. Here the gradients of the scores are computed once more from q, k, v and the output, in
+square tiles. Tiles that are equally far from the diagonal have the same distances, so one Triton
+program adds them up into a single tile, which is then summed along its diagonals. The result is
+bit-reproducible.
 """
 
 import torch
@@ -29,8 +29,9 @@ def with_bias_gradient(
 ) -> tuple[Tensor, Tensor]:
     """Return `out` and `lse` unchanged, with the gradient of the bias attached to them.
 
-    out [B, H, T, d] and lse [B, H, T] are the attention of q, k, v [B, H, T, d] with a detached
-    bias [H, T] over distances, for distances smaller than `window`.
+    out [B, H, T, d] and lse [B, H, T] are the attention output and the logsumexp of the scores,
+    computed from q, k, v [B, H, T, d] and a detached bias [H, T] by distance, for distances smaller
+    than `window`.
     """
     return BiasGradient.apply(out, lse, bias, q, k, v, window, scale)
 
@@ -47,8 +48,8 @@ class BiasGradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out, grad_lse):  # type: ignore[no-untyped-def]
         out, lse, bias, q, k, v = ctx.saved_tensors
-        offset = (grad_out.float() * out.float()).sum(-1) - grad_lse.float()
-        tiles = score_gradient_tiles(q, k, v, bias, lse, grad_out, offset, ctx.window, ctx.scale)
+        delta = (grad_out.float() * out.float()).sum(-1) - grad_lse.float()
+        tiles = score_gradient_tiles(q, k, v, bias, lse, grad_out, delta, ctx.window, ctx.scale)
         grad_bias = sum_by_distance(tiles, bias.shape[1]).to(bias.dtype)
         return grad_out, grad_lse, grad_bias, None, None, None, None, None
 
@@ -60,20 +61,21 @@ def score_gradient_tiles(
     bias: Tensor,
     lse: Tensor,
     grad_out: Tensor,
-    offset: Tensor,
+    delta: Tensor,
     window: int,
     scale: float,
 ) -> Tensor:
     """Return the gradients of the scores as tiles [H, ceil(T / TILE), TILE, TILE].
 
-    Tile n is the sum over the batch and over all tiles of queries that are n tiles after the tile
-    of their keys. The gradient of a score with weight w is w (grad_out . v - offset).
+    Tile n is the sum over the batch and over all tiles whose queries are n tiles after their keys.
+    The gradient of a score with weight w is w (grad_out . v - delta), where delta [B, H, T] is
+    grad_out . out minus the gradient of lse.
     """
     from posenc.attention.bias_gradient_kernel import launch  # requires Triton
 
     heads, length = q.shape[1:3]
     tiles = q.new_empty(heads, -(-length // TILE), TILE, TILE, dtype=torch.float32)
-    inputs = (q, k, v, bias.detach(), lse, grad_out, offset)
+    inputs = (q, k, v, bias.detach(), lse, grad_out, delta)
     launch([tensor.contiguous() for tensor in inputs], tiles, min(window, length), scale)
     return tiles
 

@@ -1,14 +1,15 @@
 """Attention with any encoding, computed one block of query rows at a time.
 
-Only the scores of one block are in memory at once, so memory is O(rows x T). In training, the
-biases of all blocks are kept for the backward pass, once for all layers that have the same
-encoding; if they would take too much memory, they are recomputed. Scores and weights are always
-recomputed.
+In evaluation, only the scores of one block are in memory at once, so memory is O(rows x T). In
+training, the biases of all blocks are kept for the backward pass, once for all layers that have the
+same encoding; if they would take too much memory, they are recomputed. Scores and weights are
+always recomputed, unless hooks of the encoding need them (`needs_scores`); then they are kept or
+recomputed like the biases.
 
 `BlockAttention` handles what PyTorch's fused attention does not support: a sink, a learnable
 bias, a bias whose dtype differs from that of q, and several rotations. Each rotation gives the
-scores of some of the keys; the outputs of the rotations are merged according to the logsumexp of
-their scores.
+scores of some query-key pairs; the outputs of the rotations are merged according to the logsumexp
+of their scores.
 """
 
 from collections.abc import Iterator
@@ -112,10 +113,10 @@ def attend_block(
 
 
 def masks_only_later_keys(encoding: Encoding) -> bool:
-    """Whether `bias` is all that changes the scores, and every earlier key is attended to."""
+    """Return whether only `bias` changes the scores, and queries attend to all earlier keys."""
     others = ("content_bias", "normalize", "value_bias", "mask", "rotation_index", "sink")
-    is_masked = encoding.window() is not None
-    return encoding.overrides("bias") and not (is_masked or any(map(encoding.overrides, others)))
+    has_window = encoding.window() is not None
+    return encoding.overrides("bias") and not (has_window or any(map(encoding.overrides, others)))
 
 
 def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice) -> Tensor:
@@ -163,7 +164,7 @@ def unmasked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys
 def _with_width(v: Tensor, width: int) -> Tensor:
     """Return v with zeros appended to its channels.
 
-    `pad` copies even if nothing is appended, and the copies of all blocks would be saved.
+    `pad` copies even if nothing is appended, and autograd would save the copies of all blocks.
     """
     return v if v.shape[-1] == width else pad(v, (0, width - v.shape[-1]))
 
@@ -229,7 +230,7 @@ class BlockAttention(torch.autograd.Function):
 
 
 def rotation_parts(index: Tensor | None, bias: Tensor, width: int) -> Iterator[RotationPart]:
-    """Yield the rotations in use; their biases are -inf for pairs that use another one."""
+    """Yield each rotation in use, with a bias of -inf for pairs that use another rotation."""
     if index is None:
         yield RotationPart(slice(0, width), slice(0, bias.shape[-1]), bias, None)
         return
@@ -249,7 +250,7 @@ def attend_part(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output and the logsumexp of the scores for one rotation.
 
-    Rows without keys have the lowest finite logsumexp; with -inf, merging two of them would be NaN.
+    Rows without keys have the lowest finite logsumexp; merging two rows with -inf would give NaN.
     """
     channels, keys, bias, empty = part
     if empty is not None:

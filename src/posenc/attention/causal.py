@@ -18,13 +18,13 @@ def unsupported_reason(
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it does.
 
-    It supports encodings without a bias or a window.
+    It supports encodings that act on attention only through `rotate` and, on a GPU, `sink`.
     """
     hooks = ("rotation_index", "bias", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook(encoding, *hooks):
         return reason
     if device.type == "cpu" and encoding.overrides("sink"):
-        return "on a CPU, toeplitz supports its sink with fewer operations"
+        return "on a CPU, toeplitz computes its sink with fewer operations"
     return None if encoding.window() is None else "it has a window"
 
 

@@ -119,7 +119,7 @@ def resolve_kernel(
     length: int,
     positions: Tensor | None = None,
 ) -> KernelChoice:
-    """Return the kernel of one layer for kernel=`name`; `auto` returns the result of `choose`.
+    """Return the kernel of one layer for kernel=`name`; for `auto`, the result of `choose`.
 
     Raises UnsupportedKernelError if a kernel that is requested by name does not support the layer.
     """

@@ -67,8 +67,8 @@ def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> st
 def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
     """Return the factors of one token; their rank is the same for every token.
 
-    Its hidden state, query and key are zero and not rotated, because rotating may draw random
-    numbers.
+    The token's hidden state, query and key are zero; they are not rotated, because rotating may
+    draw random numbers.
     """
     geometry = encoding.geometry
     x = torch.zeros(1, 1, geometry.width, device=pos.device)

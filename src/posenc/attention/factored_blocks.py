@@ -28,7 +28,7 @@ from posenc.attention.reference import score_dtype
 TRIANGLE_ROWS = 64
 BLOCK_ROWS = 4 * TRIANGLE_ROWS
 MARGIN = {torch.float32: 20.0, torch.float64: 40.0}
-"""Keys are ignored if their combined weight is below exp(-MARGIN)."""
+"""The combined weight of all keys that are ignored is below exp(-MARGIN)."""
 MASKED_BIAS = -1e4
 """A bias that makes the weight exactly 0; subnormal weights would be slow on many CPUs."""
 
@@ -41,7 +41,7 @@ def low_rank_attention(
     The factors are [B, H, T, r] in float64. If `query_factors` is None, they are ones and r is 1.
     """
     length, width = v.shape[2:]
-    padding = -length % TRIANGLE_ROWS  # rows of zeros at the end, to which no other row attends
+    padding = -length % TRIANGLE_ROWS  # rows of zeros at the end, which no token attends to
     q, k = pad(q, (0, 0, 0, padding)), pad(k, (0, 0, 0, padding))
     values = pad(v, (0, q.shape[-1] - width, 0, padding))
     key_factors = pad(key_factors, (0, 0, 0, padding))

@@ -7,7 +7,7 @@ Summing the gradient of K directly would lose precision: the K of FoX is itself 
 so its backward pass would add up large terms that cancel.
 
 The pairs are split into small triangles on the diagonal and rectangles below them, as in
-`factored_blocks`; tiles are the rows of one triangle or rectangle.
+`factored_blocks`; a tile holds the rows of one triangle.
 """
 
 from itertools import accumulate
@@ -37,7 +37,7 @@ class FactorGradients:
     k is 0, and the gradient of these zeros is the sum of dS weighted by the column of q; the same
     holds with q and k exchanged. If `query_factors` is None, they are ones.
 
-    Query factors can be much larger than the biases, such as positions. A rectangle therefore sums
+    Query factors, such as positions, can be much larger than the biases. A rectangle therefore sums
     Q_i dS_ij as (Q_i - Q_s) dS_ij plus Q_s dS_ij, where s is its first row. If the bias of a
     distant pair is small because large terms cancel, the rounding errors of dS cancel as well.
     """
@@ -55,7 +55,8 @@ class FactorGradients:
         self.increments = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
         self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
         self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
-        # Each range of extra columns has values in q or in k; its sums are gradients of the other.
+        # Each range of extra columns has values in either q or k; the gradient of the same columns
+        # of the other is a sum of dS.
         starts = list(accumulate([self.rank, 1, self.rank], initial=self.width))
         self.by_key, self.row_sums, self.by_query = map(slice, starts, starts[1:])
         self.column_sums = slice(starts[-1], starts[-1] + 1)

@@ -139,7 +139,8 @@ def build_score_mod(
 ) -> ScoreMod | None:
     """Return a function that adds the bias to a score, or None if the encoding has no bias.
 
-    It accepts indices of tokens after the last one, up to a whole block; their scores are masked.
+    The function also accepts indices after the last token, up to a whole block, because the
+    sequence is padded; the scores of the padding are masked.
     """
     padding = -q.shape[2] % BLOCK_SIZE
     if bias is not None:
@@ -180,12 +181,12 @@ def bias_score_mod(bias: Tensor) -> ScoreMod:
     return score_mod
 
 
-def factor_score_mod(factors: Factors, heads: torch.Size, padding: int) -> ScoreMod:
+def factor_score_mod(factors: Factors, batch_shape: torch.Size, padding: int) -> ScoreMod:
     """Return a function that adds the bias Q_i . (K_j - K_i) of query i and key j to a score.
 
     This is the bias up to a constant per query. Key factors are sums over many tokens, so each is
-    the sum of two float32 values, which are subtracted separately; only the larger one has a
-    gradient. `heads` is (B, H).
+    split into two float32 values, which are subtracted separately; only the larger one has a
+    gradient. `batch_shape` is (B, H).
     """
     query_factors, key_factors = factors
     if query_factors is None:
@@ -194,7 +195,7 @@ def factor_score_mod(factors: Factors, heads: torch.Size, padding: int) -> Score
     small = (key_factors.detach() - large.detach()).float()
     columns = [
         [
-            pad(part[..., c].expand(*heads, -1), (0, padding))
+            pad(part[..., c].expand(*batch_shape, -1), (0, padding))
             for part in (query_factors.float(), large, small)
         ]
         for c in range(key_factors.shape[-1])
@@ -204,8 +205,8 @@ def factor_score_mod(factors: Factors, heads: torch.Size, padding: int) -> Score
         score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor
     ) -> Tensor:
         for query, *parts in columns:
-            change = sum(p[batch, head, kv_idx] - p[batch, head, q_idx] for p in parts)
-            score = score + query[batch, head, q_idx] * change
+            difference = sum(p[batch, head, kv_idx] - p[batch, head, q_idx] for p in parts)
+            score = score + query[batch, head, q_idx] * difference
         return score
 
     return score_mod

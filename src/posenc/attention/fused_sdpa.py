@@ -1,8 +1,8 @@
 """Attention for a block of query rows with an explicit bias, and its gradients.
 
 This is the only file that calls PyTorch's private fused attention (`torch_operators`), which also
-returns the logsumexp of the scores. With it, callers combine blocks and compute gradients block by
-block.
+returns the logsumexp of the scores. Callers use the logsumexp to combine blocks and to compute
+gradients block by block.
 """
 
 import math
@@ -33,7 +33,7 @@ class QueryBlock(NamedTuple):
 
 
 def masks_later_keys(device: torch.device) -> bool:
-    """Whether `forward` and `backward` support `is_causal` on a device."""
+    """Return whether `forward` and `backward` support `is_causal` on a device."""
     operators = torch_operators.CPU_ATTENTION, torch_operators.CPU_ATTENTION_BACKWARD
     return device.type == "cpu" and None not in operators
 
@@ -46,10 +46,10 @@ def forward(
     v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
     and is -inf where a key is masked. With `is_causal`, keys after row i are not read for row i;
     this requires `masks_later_keys`. On a GPU the softmax is explicit, because fused kernels need
-    an aligned bias in the dtype of q.
+    an aligned bias in the dtype of q; so it is on a CPU if PyTorch lacks the private operator.
     """
     fused = torch_operators.CPU_ATTENTION
-    if q.device.type == "cpu" and fused is not None:  # adds the bias to the scores
+    if q.device.type == "cpu" and fused is not None:  # adds attn_mask to the scores
         return fused(q, k, v, is_causal=is_causal, attn_mask=bias, scale=scale)
     dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
@@ -111,8 +111,8 @@ def backward_with_bias(
     """Return the gradients of queries and bias; add the others to `grad_k` and `grad_v`.
 
     All gradients are in float32 or wider. The scores are recomputed for one sequence at a time and
-    are overwritten, first by the weights and then by their gradients. The weights are powers of 2,
-    because PyTorch's `exp` is up to 100 times as slow on a CPU where the result is denormal or 0.
+    are overwritten by the weights. The weights are computed as powers of 2, because on a CPU,
+    PyTorch's `exp` is up to 100 times slower where the result is subnormal or 0.
     """
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)

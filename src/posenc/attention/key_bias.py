@@ -26,7 +26,7 @@ def unsupported_reason(
     `bias_reason` then checks the values of the bias.
     """
     if not fused_sdpa.masks_later_keys(device):
-        return f"it runs only on a CPU, not on {device.type}"
+        return f"it needs PyTorch's fused CPU attention, which is not available on {device.type}"
     if dtype != torch.bfloat16:
         return "it requires bfloat16, because the biases of distant keys are rounded"
     if encoding.window() is not None or encoding.overrides("sink"):
@@ -39,7 +39,7 @@ def bias_reason(bias: Tensor) -> str | None:
     if bias.requires_grad:
         return "its bias is learnable"
     if bias.shape[1] < 2 or bias.abs().max() > MAX_BIAS:
-        return f"there are no distances, or its bias is beyond {MAX_BIAS:,.0f}"
+        return f"there is only one token, or its bias exceeds {MAX_BIAS:,.0f}"
     distance = torch.arange(bias.shape[1], device=bias.device)
     return None if torch.equal(bias, bias[:, 1:2] * distance) else "its bias is not linear"
 
@@ -47,7 +47,7 @@ def bias_reason(bias: Tensor) -> str | None:
 def attend(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, with a bias that has no `bias_reason`."""
+    """Return attention as `reference.attend` defines it, with a bias that `bias_reason` accepts."""
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     return KeyBiasAttention.apply(q, k, values, bias, v.shape[-1] ** -0.5)[..., : v.shape[-1]]
 

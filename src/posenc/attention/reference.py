@@ -79,10 +79,10 @@ def dot_products(
         return q @ k.mT
     width = encoding.geometry.head_width
     rotations = zip(q.split(width, dim=-1), k.split(width, dim=-1), strict=True)
-    first, *others = (rotated_q @ rotated_k.mT for rotated_q, rotated_k in rotations)
+    selected, *others = (rotated_q @ rotated_k.mT for rotated_q, rotated_k in rotations)
     for i, products in enumerate(others, start=1):
-        first = torch.where(index == i, products, first)
-    return first
+        selected = torch.where(index == i, products, selected)
+    return selected
 
 
 def rotation_index(encoding: Encoding, pos: Tensor, rows: slice, keys: slice) -> Tensor | None:

@@ -77,7 +77,10 @@ def attend(
 
 
 def reversed_bias(bias: Tensor, window: int) -> Tensor:
-    """Return the bias [H, T + FORWARD_ROWS - 1]: distances T-1 to 0, then -inf for later keys."""
+    """Return the bias [H, T + FORWARD_ROWS - 1]: distances T-1 to 0, then -inf for later keys.
+
+    It is also -inf outside the window.
+    """
     outside = torch.arange(bias.shape[1], device=bias.device) >= window
     within = bias.masked_fill(outside, -torch.inf)
     return pad(within.flip(-1), (0, FORWARD_ROWS - 1), value=-torch.inf)

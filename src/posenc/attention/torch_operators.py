@@ -25,4 +25,4 @@ CPU_ATTENTION_BACKWARD = find_operator(
 """The gradients of `CPU_ATTENTION`."""
 
 ONEDNN_LINEAR = find_operator("mkldnn", "_linear_pointwise")
-"""A linear map by oneDNN, which `model/linear.py` uses for float32 on CPUs with AVX-512."""
+"""oneDNN's linear map, which `model/linear.py` uses for float32 on CPUs with AVX-512."""

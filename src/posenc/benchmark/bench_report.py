@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posenc.benchmark.bench_results import Row, compare_kernels, kernel_table
+from posenc.benchmark.bench_results import compare_kernels, kernel_table
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.benchmark.cost_figure import cost_figure
 from posenc.config.errors import plural
@@ -17,6 +17,7 @@ from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
 from posenc.report.vega_figure import Figure
 from posenc.runs.files import check_entries, write_atomic, write_json
+from posenc.runs.row_types import Row
 
 NOTE = (
     "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
@@ -111,7 +112,7 @@ def published_tables(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Tabl
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Return the rows as csv, without values that are lists or mappings."""
+    """Return the rows as CSV, without values that are lists or mappings."""
     names = [name for name, value in rows[0].items() if not isinstance(value, list | dict)]
     return records_csv([{name: row[name] for name in names} for row in rows])
 
@@ -164,9 +165,10 @@ def _page(
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """Return the time of the first variant in the last pass at the longest length, and ratios.
+    """Return a sentence that summarizes the last table: the last pass at the longest length.
 
-    These are the smallest and the largest ratio to it in the table, with their ranges.
+    It gives the time of the first variant, and the smallest and the largest ratio to it, with their
+    ranges over the rounds.
     """
     title, (first, *others) = _groups(rows)[-1]
     group = [first, *others]

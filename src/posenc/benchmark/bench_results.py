@@ -1,4 +1,4 @@
-"""The result rows of a benchmark, compared by kernel and with published costs."""
+"""Builds the result rows of a benchmark, and compares kernels and published costs."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -11,18 +11,18 @@ from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
 from posenc.report.table import Column, Table
+from posenc.runs.row_types import Row
 from posenc.training.compilation import is_compiled
 
-Row = dict[str, Any]
 PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
 PUBLISHED_SPEED = {"forward": "eval_wps", "step": "train_wps"}
 PublishedCosts = dict[tuple[str, int], Mapping[str, Any]]
-"""(encoding, length) -> training and evaluation speed in tokens/s, and memory in GB."""
+"""(encoding, length) -> training and evaluation speed in words/s, and training memory in GB."""
 KERNEL_NOTE = (
-    "The fastest kernel has the lowest median time. Numbers are a kernel's time divided by that of"
-    " the fastest kernel, as medians over the rounds. If auto is not the fastest, request the"
-    " fastest kernel by name; the table AUTO in posenc/attention/choice.py determines what auto"
-    " uses."
+    "The fastest kernel has the lowest median time. Each number is a kernel's time divided by the"
+    " fastest kernel's time in the same round (median over the rounds). If auto is not the fastest,"
+    " request the fastest kernel by name; the table AUTO in posenc/attention/choice.py determines"
+    " what auto uses."
 )
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from posenc.benchmark.bench_results import Row
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.report.chart import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
+from posenc.runs.row_types import Row
 
 MARKER_HEIGHT = 15  # pixels
 MIN_MARKER_AREA, MAX_MARKER_AREA = 30, 120  # square pixels, at the shortest and longest length
@@ -94,7 +94,7 @@ def _size_channel(lengths: Sequence[str]) -> alt.Size | alt.SizeValue:
 
 
 def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return a range of the x axis that includes all ratios and 1."""
+    """Return the range of the x axis, which includes all ratios and 1."""
     published = [row["published_ratio"] for row in rows if row["published_ratio"] is not None]
     low = min(1, *published, *(row["ratio_lowest"] for row in rows))
     return 0.9 * low, 1.1 * max(1, *published, *(row["ratio_highest"] for row in rows))

@@ -1,6 +1,6 @@
 """Estimates the parameters, memory, FLOPs and time of a run without training.
 
-Data that have not been prepared are not read: `expected_data` returns what is known about them.
+Data that has not been prepared is not read: `expected_data` returns what is known about it.
 """
 
 import copy
@@ -58,7 +58,7 @@ class ExpectedData:
 
 @dataclass(frozen=True)
 class ExpectedText:
-    """The evaluation split of unprepared data: `num_tokens` identical tokens."""
+    """A placeholder for the evaluation split of unprepared data: `num_tokens` identical tokens."""
 
     name: str
     num_tokens: int
@@ -116,7 +116,7 @@ class Estimate:
     `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
     `evaluation_flops` is 0 unless `includes_evaluation`; it is only approximate unless
     `data_is_prepared`. FLOP/s are per device, without torch.compile; `compile` is whether the run
-    will use it, and `compile_reason` why.
+    will use it, and `compile_reason` says why.
     """
 
     label: str
@@ -157,16 +157,16 @@ class Estimate:
 
 @dataclass
 class SweepCache:
-    """What the runs of a sweep share: the encodings that `validate` has verified, and the data."""
+    """State shared by the runs of a sweep: encodings that `validate` has verified, and data."""
 
     verified: set[str] = field(default_factory=set)
     data: dict[str, ExpectedData] = field(default_factory=dict)
 
 
 def estimate_runs(configs: Sequence[dict[str, Any]], machine: Machine) -> list[Estimate]:
-    """Estimate the cost of the runs of a sweep; runs that differ only in seed share one.
+    """Estimate the cost of the runs of a sweep; runs that differ only in seed share an estimate.
 
-    `configs` has the configurations as plain values.
+    `configs` has the configurations as plain dictionaries.
     """
     cache, estimates = SweepCache(), dict[str, Estimate]()
     keys = [key_without_seed(values) for values in configs]
@@ -237,10 +237,10 @@ def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) 
 
 
 def mean_length(requests: Sequence[Request]) -> int | None:
-    """Return the mean evaluation length of the evaluated tokens, or None without requests.
+    """Return the mean window length over all evaluated tokens, or None without requests.
 
-    The time per token is linear in the length, so the total time is that of evaluating all tokens
-    once, in windows of the mean length.
+    The time per token is linear in the window length, so the total time equals that of evaluating
+    all tokens in windows of the mean length.
     """
     tokens = sum(request.tokens for request in requests)
     return round(sum(r.tokens * r.length for r in requests) / tokens) if tokens else None
@@ -249,7 +249,7 @@ def mean_length(requests: Sequence[Request]) -> int | None:
 def _evaluation_flops(
     config: DictConfig, model: Decoder, requests: Sequence[Request], throughput: Throughput
 ) -> float:
-    """Return the FLOPs of the measurements, as far as the time budget allows each."""
+    """Return the FLOPs of all measurements, each capped by the time budget."""
     seconds = config.evaluation.budget_seconds
     limit = float("inf") if seconds is None else seconds * throughput.evaluation * config.devices
     return float(sum(min(limit, request_flops(model, request)) for request in requests))

@@ -108,7 +108,7 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     ]
     notes.append(f"torch.compile: {_compile_choices(estimates)}")
     if not all(run.includes_evaluation for run in estimates):
-        notes.append("evaluation is excluded for data of unknown size, until it is prepared")
+        notes.append("evaluation is excluded until the data is prepared, if its size is unknown")
     if any(run.includes_evaluation and not run.data_is_prepared for run in estimates):
         notes.append("evaluation is approximate until the data is prepared")
     if any(run.memory_is_lower_bound for run in estimates):
@@ -123,7 +123,7 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
 
 
 def _compile_choices(estimates: Sequence[Estimate]) -> str:
-    """Return whether the runs are compiled, and why; with their numbers if they differ."""
+    """Return whether runs are compiled and why, with the number of runs if the choices differ."""
     choices = Counter((run.compile, run.compile_reason) for run in estimates)
     texts = []
     for (enabled, reason), count in choices.items():
@@ -133,7 +133,7 @@ def _compile_choices(estimates: Sequence[Estimate]) -> str:
 
 
 def _range(values: Sequence[int]) -> str:
-    """Return the smallest and the largest value, or one value if they are printed alike."""
+    """Return the smallest and the largest value, or one value if both are printed the same."""
     return " to ".join(dict.fromkeys(map(_with_si_prefix, (min(values), max(values)))))
 
 

@@ -3,10 +3,10 @@
 A request with the key `rounds` asks for times, and any other request for peak memory. The answers
 are JSON Lines.
 
-All variants are timed in the same process and thus under the same conditions: once per round,
-followed by a matrix product in each of their precisions. Every other round runs in reverse order,
-so that a machine that slows down or speeds up favors no variant. Peak memory is measured in a
-separate process for each variant, because the peak of a process never decreases.
+All variants are timed in the same process and thus under the same conditions. Each round times
+every variant once, then a matrix product in each precision. Every other round runs in reverse
+order, so that a gradual change in the speed of the machine favors no variant. Peak memory is
+measured in a separate process for each variant, because the peak of a process never decreases.
 """
 
 import sys
@@ -88,7 +88,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     configs = [OmegaConf.create(config) for config in request["configs"]]
     variants = [(index, pass_) for index, pass_ in request["variants"]]
     if any(is_compiled(config) for config in configs):
-        # Beyond its recompilation limit, torch.compile would silently stop compiling.
+        # By default, torch.compile silently falls back to eager mode at its recompilation limit.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True
     benchmarked: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}

@@ -40,15 +40,15 @@ def call_module(module: str, request: dict[str, Any], threads: int) -> Generator
             raise RunError(_failure_reason(process.returncode, stderr.read()))
 
 
-def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
-    """Print the answers to the request on stdin and return the exit code.
+def answer_request(handler: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
+    """Print the answers that `handler` yields for the request on stdin; return the exit code.
 
     All other output is redirected to stderr, so that stdout contains only answers.
     """
     stdout = sys.stdout
     try:
         with redirect_stdout(sys.stderr):
-            for answer in answers(json.load(sys.stdin)):
+            for answer in handler(json.load(sys.stdin)):
                 print(json.dumps(answer), file=stdout, flush=True)
     except (PosencError, ValueError) as error:
         print(one_line(error), file=sys.stderr)
@@ -58,6 +58,6 @@ def answer_request(answers: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
 
 def _failure_reason(code: int, stderr: str) -> str:
     if code < 0:
-        return f"the benchmark's subprocess was killed (signal {-code}), possibly out of memory"
+        return f"the measuring subprocess was killed (signal {-code}), possibly out of memory"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"the benchmark's subprocess ended with exit code {code}"
+    return lines[-1] if lines else f"the measuring subprocess ended with exit code {code}"

@@ -43,9 +43,9 @@ class Machine(ABC):
     def throughput(
         self, config: DictConfig, vocab_size: int, evaluation_length: int | None
     ) -> Throughput:
-        """Return the throughput of training, and of evaluation on windows of a length.
+        """Return the throughput of training, and of evaluation on windows of `evaluation_length`.
 
-        Without an evaluation length, it is that of training for both.
+        If `evaluation_length` is None, both are the throughput of training.
         """
 
 
@@ -114,6 +114,7 @@ class ThisMachine(Machine):
             return Throughput(training, training)
         tokens = _zipf_tokens(vocab_size, evaluation_length).to(model.device)
         model.eval()
+        model.encoding.set_training_progress(1.0)  # DroPE supports longer sequences after training
         with torch.no_grad():
             seconds = _seconds_per_call(forward, self.seconds / 2)
         evaluation = model_flops(model, evaluation_length) * tokens.numel() / seconds

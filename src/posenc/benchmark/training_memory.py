@@ -27,19 +27,19 @@ HEAP_FRAGMENTATION = 0.45
 """Extra memory of glibc's heap, as a fraction of a step's tensors; measured: 0.38 to 0.57.
 
 It includes oneDNN's copies of transposed operands. On processors without AVX-512, where oneDNN's
-product is not used, 0.2 was measured: the estimate is too high there.
+product is not used, 0.2 was measured; the estimate is too high there.
 """
 
 
 TRACED_LAYERS = 4
-"""If all layers are equal, those after this one save as many bytes as it does."""
+"""How many layers are traced if all are equal; every other layer saves as much as the last one."""
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
-"""An encoding that overrides one of these hooks may have other biases for each sequence."""
+"""An encoding that overrides one of these hooks may have a different bias for each sequence."""
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """The parts of the memory estimate in bytes, and the settings that `peak` combines them with.
+    """The parts of the memory estimate in bytes, and the settings that `peak` needs to add them up.
 
     `logits` is the size of the largest chunk of logits, `process_bytes` is the memory of Python and
     torch, and `accumulates` is whether gradients are accumulated over micro-batches.
@@ -129,7 +129,7 @@ def optimizer_bytes(config: DictConfig, model: Decoder) -> int:
     small, sizes = copy.deepcopy(model), {}
     for parameter in small.parameters():
         size = parameter.numel()
-        zeros = torch.zeros([min(length, 8) for length in parameter.shape])
+        zeros = torch.zeros([min(dim, 8) for dim in parameter.shape])
         torch.utils.swap_tensors(parameter, nn.Parameter(zeros, parameter.requires_grad))
         parameter.grad = torch.zeros_like(parameter)
         sizes[parameter] = size
@@ -154,9 +154,9 @@ def saved_activation_bytes(
     """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
-    in blocks of rows, many sequences need many blocks, which takes seconds. Unless the scores
-    depend on the content, the bytes then follow from those of one and two sequences: biases are
-    shared, and everything else is proportional to the sequences. Raises
+    in blocks of rows, tracing many sequences takes seconds, because there are many blocks. The
+    result is then extrapolated from one and two sequences, unless each sequence may have its own
+    bias: all sequences share the bias, and everything else is proportional to their number. Raises
     DataDependentOutputException if the encoding branches on values.
     """
     encoding = build_encoding(config, list(config.modules))
@@ -187,18 +187,19 @@ def _saved_bytes(
         tokens = torch.zeros(sequences, length, dtype=torch.long)
         by_layer: list[int] = []
         num_layers = len(model.blocks)
-        if num_layers > TRACED_LAYERS and _are_equal(model, choices):
+        if num_layers > TRACED_LAYERS and _layers_are_equal(model, choices):
             model.blocks = model.blocks[:TRACED_LAYERS]
         for block in model.blocks:
-            block.register_forward_hook(lambda *_: by_layer.append(saved.excluding(model)))
+            block.register_forward_hook(lambda *_: by_layer.append(saved.nbytes_excluding(model)))
         with hooks, autocast(config.precision, torch.device("cpu")):
             model.hidden_states(tokens)
-    others = num_layers - len(by_layer)
-    return saved.excluding(model) + (others * (by_layer[-1] - by_layer[-2]) if others else 0)
+    untraced = num_layers - len(by_layer)
+    extra = untraced * (by_layer[-1] - by_layer[-2]) if untraced else 0
+    return saved.nbytes_excluding(model) + extra
 
 
-def _are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
-    """Whether all layers have the same encoding, kernel and shapes of parameters."""
+def _layers_are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
+    """Whether all layers have the same encoding, kernel and parameter shapes."""
     shapes = {tuple(p.shape for p in block.parameters()) for block in model.blocks}
     encodings = {id(encoding) for encoding in layer_encodings(model.encoding)}
     return len(shapes) == len(encodings) == len({choice.name for choice in choices}) == 1
@@ -207,7 +208,7 @@ def _are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
 class _SavedStorages:
     """The distinct storages that autograd has saved, and `extra` bytes of calls that were skipped.
 
-    The storages are kept alive, so that no address is used twice.
+    The storages are kept alive, so that no address is reused.
     """
 
     def __init__(self) -> None:
@@ -219,8 +220,8 @@ class _SavedStorages:
         self._storages[storage._cdata] = storage
         return tensor
 
-    def excluding(self, model: nn.Module) -> int:
-        """Return all bytes so far, without those of the model's weights."""
+    def nbytes_excluding(self, model: nn.Module) -> int:
+        """Return all bytes saved so far, except those of the model's weights."""
         return self.extra + self.nbytes() - self.nbytes(list(model.parameters()))
 
     def nbytes(self, tensors: Sequence[Tensor] | None = None) -> int:

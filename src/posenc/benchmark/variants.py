@@ -132,7 +132,7 @@ def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> l
     while a single ALiBi job is `alibi`.
     """
     overrides = [
-        {key: value for key, _, value in (w.partition("=") for w in job) if key not in COLUMN_KEYS}
+        {key: value for key, _, value in (o.partition("=") for o in job) if key not in COLUMN_KEYS}
         for job in jobs
     ]
     labels = []

@@ -63,8 +63,8 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
 def check(under_test: EncodingUnderTest) -> Iterator[tuple[Property, Result]]:
     """Yield the result of every property; only the first if the encoding cannot be built.
 
-    If several properties raise the same exception, or one in the same line of the encoding, only
-    the first result has its message.
+    If several properties raise the same exception, or exceptions of the same type on the same line
+    of the encoding, only the first result has the message.
     """
     reported: set[str] = set()
     for prop in PROPERTIES:
@@ -93,7 +93,7 @@ def check_property(
         if cause in reported:
             return failed("the same error as above")
         if origin in reported:
-            return failed(f"{type(original).__name__} in the same line as above")
+            return failed(f"{type(original).__name__} on the same line as above")
         reported.update((cause, origin))
         if isinstance(error, ConfigError):
             return failed(one_line(error))

@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.check.under_test import (
     SEED,
@@ -61,43 +61,46 @@ def dependence_location(encoding: Encoding, name: str) -> str:
 def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> str | None:
     """Return the hook through which the first tokens depend on later ones, or None.
 
-    For `causal`, later tokens are replaced; for `prefix`, they are removed. There are `length`
-    tokens, or as many as the encoding supports.
+    For `causal`, later tokens are replaced; for `prefix_consistent`, they are removed. The
+    input has `length` tokens, or as many as the encoding supports.
     """
     tested = copy.deepcopy(encoding).float().eval()
     perturb_zero_parameters(tested)
-    call(tested, "set_training_progress", 0.0)
+    call_hook(tested, "set_training_progress", 0.0)
     length = supported_length(tested, length)
-    first = max(1, length - NUM_LATER)
+    num_first = max(1, length - NUM_LATER)
     with torch.random.fork_rng(devices=[]):
         inputs = _float32(random_inputs(tested, length))
         if name == "causal":
             others = _float32(random_inputs(tested, length, seed=SEED + 1))
-            x, q, k, v = map(partial(_join, first), inputs[:4], others)
+            x, q, k, v = map(partial(_join, num_first), inputs[:4], others)
             changed = AttentionInputs(x, q, k, v, inputs.pos)
         else:
-            alone = random_inputs(tested, first)
-            x, q, k, v = (tensor[..., :first, :] for tensor in inputs[:4])
+            alone = random_inputs(tested, num_first)
+            x, q, k, v = (tensor[..., :num_first, :] for tensor in inputs[:4])
             changed = AttentionInputs(x, q, k, v, alone.pos)
         for layer in distinct_layers(tested):
-            before = _first_outputs(tested, layer, inputs, first)
-            after = _first_outputs(tested, layer, changed, first)
+            before = _first_outputs(tested, layer, inputs, num_first)
+            after = _first_outputs(tested, layer, changed, num_first)
             differ = [hook for hook in before if _differ(before[hook], after[hook])]
             if "embed" in differ or "attention" in differ:
                 if differ[0] != "attention":
                     return differ[0]
-                return _attention_hook(tested.at_layer(layer), name, length, first)
+                return _attention_hook(tested.at_layer(layer), name, length, num_first)
     return None
 
 
-def _attention_hook(at_layer: Encoding, name: str, length: int, first: int) -> str:
-    """Return the hook, other than those of `_first_outputs`, on which the first tokens depend."""
+def _attention_hook(at_layer: Encoding, name: str, length: int, num_first: int) -> str:
+    """Return the hook through which the first tokens depend on later ones or on their number.
+
+    It is none of those in `_first_outputs`, because only the output of attention differs.
+    """
     scores = torch.zeros(1, at_layer.geometry.heads, length, length)
     scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
-    weights = at_layer.normalize(scores)[:, :, :first]
-    alone = at_layer.normalize(scores[:, :, :first, :first])
-    attends_later = weights[..., first:].abs().max() > TOLERANCE
-    depends_on_length = _differ(weights[..., :first], alone)
+    weights = at_layer.normalize(scores)[:, :, :num_first]
+    alone = at_layer.normalize(scores[:, :, :num_first, :num_first])
+    attends_later = weights[..., num_first:].abs().max() > TOLERANCE
+    depends_on_length = _differ(weights[..., :num_first], alone)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
     hooks = ("value_bias", "rotation_index", "mask", "window", "normalize")
@@ -105,19 +108,20 @@ def _attention_hook(at_layer: Encoding, name: str, length: int, first: int) -> s
 
 
 def _first_outputs(
-    encoding: Encoding, layer: int, inputs: AttentionInputs, first: int
+    encoding: Encoding, layer: int, inputs: AttentionInputs, num_first: int
 ) -> dict[str, Tensor | None]:
     """Return what each hook contributes to the first tokens, in the order of the hooks.
 
-    `attention` is the output of the layer's attention. Only a change in it counts, because a hook
-    may add a constant to all scores of a query without any effect.
+    `attention` is the output of the layer's attention. A change in `rotate` or in a bias counts
+    only if `attention` changes, too, because a constant added to all scores of a query has no
+    effect.
     """
     seed_cpu(SEED)
     x, q, k, v, pos = inputs
-    outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :first]}
+    outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :num_first]}
     at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
     q, k = at_layer.rotate(x, q, k, pos)
-    outputs["rotate"] = torch.cat([q, k])[:, :, :first]
+    outputs["rotate"] = torch.cat([q, k])[:, :, :num_first]
     arguments = bias_arguments(q.shape[1], pos, tokens, tokens, q.dtype)
     biases = {
         "bias": at_layer.bias(*arguments),
@@ -125,8 +129,10 @@ def _first_outputs(
     }
     scores_shape = (*q.shape[:3], q.shape[2])
     for hook, bias in biases.items():
-        outputs[hook] = None if bias is None else bias.expand(scores_shape)[..., :first, :first]
-    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :first]
+        outputs[hook] = (
+            None if bias is None else bias.expand(scores_shape)[..., :num_first, :num_first]
+        )
+    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :num_first]
     return {**outputs, "attention": attention}
 
 
@@ -134,9 +140,9 @@ def _float32(inputs: AttentionInputs) -> AttentionInputs:
     return convert(inputs, torch.float32, torch.float32)
 
 
-def _join(first: int, a: Tensor, b: Tensor) -> Tensor:
+def _join(num_first: int, a: Tensor, b: Tensor) -> Tensor:
     """Return the first tokens of a and the other tokens of b [..., T, channels]."""
-    return torch.cat([a[..., :first, :], b[..., first:, :]], dim=-2)
+    return torch.cat([a[..., :num_first, :], b[..., num_first:, :]], dim=-2)
 
 
 def _differ(a: Tensor | None, b: Tensor | None) -> bool:

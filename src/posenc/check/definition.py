@@ -1,4 +1,4 @@
-"""Properties of an encoding's YAML, and of the shapes of its hooks' outputs."""
+"""Properties of an encoding's YAML, limitations and hooks, and of the shapes that hooks return."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -63,7 +63,7 @@ def declares_limitations(under_test: EncodingUnderTest) -> Result:
     unknown = sorted(set(declared) - set(LIMITATIONS))
     without_reason = [name for name, reason in declared.items() if not reason]
     if unknown:
-        return failed(f"{', '.join(unknown)} unknown (available: {', '.join(LIMITATIONS)})")
+        return failed(f"unknown: {', '.join(unknown)} (available: {', '.join(LIMITATIONS)})")
     if without_reason:
         return failed(f"{', '.join(without_reason)} declared without a reason")
     return passed(", ".join(declared) or "none declared")

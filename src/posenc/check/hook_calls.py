@@ -1,4 +1,4 @@
-"""Calls an encoding's hooks on random inputs, in the same way as the model does."""
+"""Calls an encoding's hooks on random inputs, as the model does."""
 
 from collections.abc import Iterator
 

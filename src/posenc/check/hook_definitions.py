@@ -74,7 +74,7 @@ def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
     )
 
 
-def call(encoding: Encoding, hook: str, *arguments: Any) -> Any:
+def call_hook(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     """Call a hook; an exception becomes a ConfigError that names the line that raised it.
 
     Also raises ConfigError if the hook changes an argument in place.
@@ -101,7 +101,7 @@ def _shapes(hook: str, arguments: Sequence[Any]) -> str:
 
 
 def _verify_names(definition: type[Encoding]) -> None:
-    """Raise ConfigError if a public method's name resembles that of a hook not overridden."""
+    """Raise ConfigError if a public method's name resembles a hook that is not overridden."""
     not_overridden = [
         hook for hook in HOOKS if getattr(definition, hook) is getattr(Encoding, hook)
     ]

@@ -14,7 +14,7 @@ from posenc.attention.reference import (
     score_dtype,
 )
 from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
-from posenc.check.hook_definitions import call, hook_error, is_builtin, user_parts
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
 from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location
@@ -45,7 +45,7 @@ SHAPES = {
 
 @torch.no_grad()
 def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
-    """Raise ConfigError for the first hook that raises or returns a wrong shape, dtype or NaN.
+    """Raise ConfigError for the first hook that raises, or returns NaN or a wrong shape or dtype.
 
     The encoding is tested with each of `dtypes`. If it contains a user-defined encoding, that one
     is tested first and by itself, so that the message names it.
@@ -64,16 +64,16 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
 def verify_longer_values(encoding: Encoding, dtypes: Dtypes) -> None:
     """Like `verify_values`, on LONGER_LENGTH tokens and for user-defined encodings only."""
     for part in (part for part in user_parts(encoding) if not is_builtin(type(part))):
-        length, trained = supported_length(part, LONGER_LENGTH), part.geometry.train_length
+        length, train_length = supported_length(part, LONGER_LENGTH), part.geometry.train_length
         try:
             with torch.random.fork_rng(devices=[]):
                 _verify_model(copy.deepcopy(part).to(dtypes[0]).eval(), dtypes, length)
         except ConfigError as error:
-            if length <= trained:
+            if length <= train_length:
                 raise
             raise ConfigError(
-                f"{error}. The input has {length} tokens, more than train_length={trained}; if the"
-                f" encoding cannot encode them, return its limit from max_length()"
+                f"{error}. The input has {length} tokens, more than train_length={train_length}; if"
+                f" the encoding cannot encode them, return its limit from max_length()"
             ) from error.__cause__
 
 
@@ -87,8 +87,8 @@ def _verify_effect(encoding: Encoding) -> None:
     inputs, tested = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
     for layer in distinct_layers(tested):
         at_layer = tested.at_layer(layer)
-        limits = at_layer.window(), at_layer.sink(), at_layer.mask(*_token_indices(inputs))
-        if any(value is not None for value in limits):
+        outputs = at_layer.window(), at_layer.sink(), at_layer.mask(*_token_indices(inputs))
+        if any(output is not None for output in outputs):
             return
         if {"bias", "value_bias"} & hook_outputs(tested, layer, inputs).keys():
             return
@@ -106,8 +106,8 @@ def _verify_gradients(encoding: Encoding) -> None:
     inputs = _tiny_inputs(encoding)
     for layer in distinct_layers(tested):
         outputs = hook_outputs(tested, layer, inputs).values()
-        if learnable := [output.sum() for output in outputs if output.requires_grad]:
-            torch.stack(learnable).sum().backward()
+        if sums := [output.sum() for output in outputs if output.requires_grad]:
+            torch.stack(sums).sum().backward()
     for name, parameter in parameters.items():
         if parameter.grad is not None and not parameter.grad.isfinite().all():
             raise ConfigError(
@@ -133,29 +133,31 @@ def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:
 
     At most four times the training length is used.
     """
-    limit = call(encoding, "max_length")
+    limit = call_hook(encoding, "max_length")
     return min(length, 4 * encoding.geometry.train_length, limit or length)
 
 
 def _verify_model(encoding: Encoding, dtypes: Dtypes, length: int = TINY_LENGTH) -> None:
     """Verify the hooks that a model calls once, then those of every distinct layer.
 
-    There are `length` tokens, or as many as the encoding supports.
+    The input has `length` tokens, or as many as the encoding supports.
     """
     seed_cpu(SEED)
-    call(encoding, "set_training_progress", 0.0)
+    call_hook(encoding, "set_training_progress", 0.0)
     for hook in ("max_length", "window"):
-        limit = call(encoding, hook)
+        limit = call_hook(encoding, hook)
         if limit is not None and (type(limit) is not int or limit < 1):
-            raise _wrong(encoding, hook, limit, "a positive integer or None")
+            raise _output_error(encoding, hook, limit, "a positive integer or None")
     length = supported_length(encoding, length)
-    pos = call(encoding, "positions", length, torch.device("cpu"))
+    pos = call_hook(encoding, "positions", length, torch.device("cpu"))
     token_axis = {1: 0, 3: 1}.get(pos.ndim) if isinstance(pos, Tensor) else None
     if token_axis is None or pos.shape[token_axis] != length:
-        raise _wrong(encoding, "positions", pos, f"a tensor [{length}] or [1, {length}, axes]")
+        raise _output_error(
+            encoding, "positions", pos, f"a tensor [{length}] or [1, {length}, axes]"
+        )
     inputs = convert(random_inputs(encoding, length, batch=BATCH), *dtypes)
     x = inputs.x
-    _verify_tensor(encoding, "embed", call(encoding, "embed", x, pos), x.dtype, x.shape)
+    _verify_tensor(encoding, "embed", call_hook(encoding, "embed", x, pos), x.dtype, x.shape)
     for layer in distinct_layers(encoding):
         _verify_layer(encoding.at_layer(layer), inputs)
 
@@ -163,9 +165,9 @@ def _verify_model(encoding: Encoding, dtypes: Dtypes, length: int = TINY_LENGTH)
 def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     x, q, k, _, pos = inputs
     batch, heads, length, width = q.shape
-    rotated = call(encoding, "rotate", x, q, k, pos)
+    rotated = call_hook(encoding, "rotate", x, q, k, pos)
     if not isinstance(rotated, tuple) or len(rotated) != 2:
-        raise _wrong(encoding, "rotate", rotated, "two tensors: queries and keys")
+        raise _output_error(encoding, "rotate", rotated, "two tensors: queries and keys")
     widths = [tensor.shape[-1] for tensor in rotated if isinstance(tensor, Tensor) and tensor.ndim]
     for tensor in rotated:
         shape = (batch, heads, length, max([width, *widths]))
@@ -177,16 +179,16 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
     _verify_mask_and_sink(encoding, rows, keys)
     dtype = score_dtype(q.dtype)
     head, distance, pos_q = bias_arguments(heads, pos, rows, keys, dtype)
-    bias = call(encoding, "bias", head, distance, pos_q)
+    bias = call_hook(encoding, "bias", head, distance, pos_q)
     _verify_bias(encoding, bias, dtype, scores_shape)
-    content = call(encoding, "content_bias", x, q[:, :, rows], k, distance, pos_q)
-    if content is not None:
-        _verify_tensor(encoding, "content_bias", content, dtype, scores_shape)
-    weights = call(encoding, "normalize", torch.zeros(scores_shape, dtype=dtype))
+    content_bias = call_hook(encoding, "content_bias", x, q[:, :, rows], k, distance, pos_q)
+    if content_bias is not None:
+        _verify_tensor(encoding, "content_bias", content_bias, dtype, scores_shape)
+    weights = call_hook(encoding, "normalize", torch.zeros(scores_shape, dtype=dtype))
     _verify_tensor(encoding, "normalize", weights, dtype, scores_shape)
-    added = call(encoding, "value_bias", weights, distance)
-    if added is not None:
-        _verify_tensor(encoding, "value_bias", added, dtype, (*scores_shape[:3], width))
+    value_bias = call_hook(encoding, "value_bias", weights, distance)
+    if value_bias is not None:
+        _verify_tensor(encoding, "value_bias", value_bias, dtype, (*scores_shape[:3], width))
 
 
 def _verify_rotation_index(
@@ -196,7 +198,7 @@ def _verify_rotation_index(
     if not encoding.overrides("rotation_index"):
         return
     arguments = rotation_index_arguments(encoding, pos, rows, keys)
-    index = call(encoding, "rotation_index", *arguments)
+    index = call_hook(encoding, "rotation_index", *arguments)
     if index is None:
         return
     _verify_tensor(
@@ -208,17 +210,17 @@ def _verify_rotation_index(
             f"indices from 0 to n-1, where n = {width} / {head_width} is the width of the rotated"
             f" queries, divided by that of the values"
         )
-        raise _wrong(encoding, "rotation_index", index, expected)
+        raise _output_error(encoding, "rotation_index", index, expected)
 
 
 def _verify_mask_and_sink(encoding: Encoding, rows: slice, keys: slice) -> None:
     query, key = torch.arange(rows.start, rows.stop)[:, None], torch.arange(keys.stop)[None]
-    mask = call(encoding, "mask", query, key)
+    mask = call_hook(encoding, "mask", query, key)
     if mask is not None:
         _verify_tensor(encoding, "mask", mask, torch.bool, (len(query), keys.stop))
         if not mask[query == key].all():
-            raise _wrong(encoding, "mask", mask, "True for every query's own key")
-    sink = call(encoding, "sink")
+            raise _output_error(encoding, "mask", mask, "True for every query's own key")
+    sink = call_hook(encoding, "sink")
     if sink is not None:
         dtype = sink.dtype if isinstance(sink, Tensor) and sink.is_floating_point() else None
         _verify_tensor(encoding, "sink", sink, dtype or torch.float32, (encoding.geometry.heads,))
@@ -230,29 +232,31 @@ def _verify_bias(encoding: Encoding, bias: Any, dtype: torch.dtype, shape: Seque
         return
     if not isinstance(bias, Tensor) or bias.dtype != dtype or not _broadcasts(bias, shape):
         expected = (
-            f"{_name(dtype)} that broadcasts to {SHAPES['bias']} = {list(shape[1:])}, or None"
+            f"{_dtype_name(dtype)} that broadcasts to {SHAPES['bias']} = {list(shape[1:])}, or None"
         )
-        raise _wrong(encoding, "bias", bias, expected)
+        raise _output_error(encoding, "bias", bias, expected)
     _verify_device(encoding, "bias", bias)
     if not bias.isfinite().all():
         expected = "finite numbers, including at negative distances (keys after the query)"
-        raise _wrong(encoding, "bias", bias, expected)
+        raise _output_error(encoding, "bias", bias, expected)
 
 
 def _verify_tensor(
     encoding: Encoding, hook: str, output: Any, dtype: torch.dtype, shape: Sequence[int]
 ) -> None:
     if not isinstance(output, Tensor) or output.dtype != dtype or output.shape != tuple(shape):
-        raise _wrong(encoding, hook, output, f"{_name(dtype)} {SHAPES[hook]} = {list(shape)}")
+        raise _output_error(
+            encoding, hook, output, f"{_dtype_name(dtype)} {SHAPES[hook]} = {list(shape)}"
+        )
     _verify_device(encoding, hook, output)
     if not output.isfinite().all():
-        raise _wrong(encoding, hook, output, "finite numbers")
+        raise _output_error(encoding, hook, output, "finite numbers")
 
 
 def _verify_device(encoding: Encoding, hook: str, output: Tensor) -> None:
     if output.device.type != "cpu":
         expected = "a tensor on the device of its arguments, here the CPU"
-        raise _wrong(encoding, hook, output, expected)
+        raise _output_error(encoding, hook, output, expected)
 
 
 def _broadcasts(tensor: Tensor, shape: Sequence[int]) -> bool:
@@ -262,7 +266,7 @@ def _broadcasts(tensor: Tensor, shape: Sequence[int]) -> bool:
         return False
 
 
-def _wrong(encoding: Encoding, hook: str, output: Any, expected: str) -> ConfigError:
+def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> ConfigError:
     actual = describe_value(output)
     return hook_error(encoding, hook, f"returned {actual}, but must return {expected}")
 
@@ -270,14 +274,14 @@ def _wrong(encoding: Encoding, hook: str, output: Any, expected: str) -> ConfigE
 def describe_value(value: Any) -> str:
     """Return the dtype and shape of a tensor and whether it is finite, or another value's type."""
     if isinstance(value, Tensor) and value.device.type != "cpu":
-        return f"{_name(value.dtype)} {list(value.shape)} on the device {value.device}"
+        return f"{_dtype_name(value.dtype)} {list(value.shape)} on the device {value.device}"
     if not isinstance(value, Tensor):
         return "None" if value is None else f"{type(value).__name__} {value!r:.40}"
-    text = f"{_name(value.dtype)} {list(value.shape)}"
+    text = f"{_dtype_name(value.dtype)} {list(value.shape)}"
     if value.is_floating_point() and not value.isfinite().all():
         text += " with NaN" if value.isnan().any() else " with infinity"
     return text
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

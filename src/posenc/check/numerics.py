@@ -91,7 +91,7 @@ def _gradients_match(
     """Return whether autograd and finite differences with respect to `leaves` agree in a layer."""
     x, q, k, v = (inputs[name] for name in ("x", "q", "k", "v"))
 
-    def attend(*_: Tensor) -> Tensor:
+    def attend(*_: Tensor) -> Tensor:  # gradcheck perturbs the leaves in place
         seed_cpu(SEED)
         embedded = encoding.embed(x, pos)
         at_layer = encoding.at_layer(layer)
@@ -108,7 +108,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
     """every kernel matches the reference"""
     length, changes = under_test.supported_train_length(KERNEL_TEST_LENGTH)
     encoding = under_test.encoding(changes)
-    if list(distinct_layers(encoding)) == [0]:  # all layers are alike; two may share a bias
+    if list(distinct_layers(encoding)) == [0]:  # all layers are alike; test two that share a bias
         changes = {**changes, "model.layers": min(2, encoding.geometry.layers)}
     model = under_test.model(changes)
     expected = _kernel_results(model, "reference", length)
@@ -141,7 +141,8 @@ def _kernels_to_compare(encoding: Encoding) -> list[str]:
 def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str, Tensor]:
     """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs.
 
-    They are those of a copy of the model, whose encoding must not have cached anything.
+    They are computed with a copy of `unused_model`, so that no kernel sees what the encoding cached
+    for another one.
     """
     model = copy.deepcopy(unused_model)
     for module in model.modules():

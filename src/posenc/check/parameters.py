@@ -67,7 +67,7 @@ class LogitsByCondition:
         return any(part.overrides("set_training_progress") for part in parts)
 
     def difference(self, other: "LogitsByCondition") -> float:
-        """Return the max difference under the first condition with a difference, else 0."""
+        """Return the maximum difference under the first condition where the logits differ, or 0."""
         progress = self.depends_on_progress or other.depends_on_progress
         for index, (_, fraction, _) in enumerate(CONDITIONS):
             if fraction > 0 and not progress:
@@ -80,7 +80,7 @@ class LogitsByCondition:
 
 
 References = list[tuple[LogitsByCondition, Changes]]
-"""Logits to compare with, and the changes of the configuration that they require."""
+"""Logits to compare with, and the configuration changes that they require."""
 
 
 @torch.no_grad()
@@ -93,7 +93,7 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
     for key, value in parameters:
         reasons: dict[str, None] = {}
         effect = _effect(under_test, references, key, value, reasons)
-        if effect is None:  # narrow heads have few frequencies
+        if effect is None:  # a single, wider head has more frequencies
             with_one_head = with_one_head or _references(under_test, {"model.heads": 1})
             effect = _effect(under_test, with_one_head, key, value, reasons)
         if effect is None:
@@ -103,10 +103,11 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
 
 
 def _references(under_test: EncodingUnderTest, model_changes: Changes) -> References:
-    """Return reference logits with a longer training length, and with the configured one.
+    """Return reference logits of TEST_LENGTH tokens, or as many as the encoding supports.
 
-    With the latter, the tokens extend beyond the training length. `model_changes` are changes to
-    the size of the model.
+    If the encoding supports both, they are computed with TEST_LENGTH as the training length and
+    with the configured one, beyond which the tokens usually extend. `model_changes` change the size
+    of the model.
     """
     references: References = []
     for length, required in [
@@ -135,7 +136,7 @@ def _effect(
             model = under_test.model({**changes, key: new_value})
             other = LogitsByCondition(model, reference.length)
             if difference := reference.difference(other):
-                return f"by {difference:.1e}"
+                return f"changes the logits by {difference:.1e}"
         except (ConfigError, ValueError) as error:
             reasons[f"{new_value:g} is rejected ({error})"] = None
             continue
@@ -161,7 +162,9 @@ def instances_are_independent(under_test: EncodingUnderTest) -> Result:
             continue
         if (difference := max_difference(before, compute_logits(model, tokens))) > 0:
             settings = ", ".join(f"{key}={value}" for key, value in changes.items())
-            return failed(f"building one with {settings} changes another by {difference:.1e}")
+            return failed(
+                f"building one with {settings} changes the logits of another by {difference:.1e}"
+            )
     return passed(f"unchanged after building {len(others)} other instances")
 
 

@@ -49,7 +49,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
                 f"{dependence_location(model.encoding, 'causal')}"
             )
             return compare_with_declaration(False, evidence, limitation)
-    evidence = f"{prefix_length} tokens with {' and '.join(COMPARED_KERNELS)}"
+    evidence = f"the first {prefix_length} outputs are unchanged ({' and '.join(COMPARED_KERNELS)})"
     return compare_with_declaration(True, evidence, limitation)
 
 
@@ -84,7 +84,7 @@ def any_length(under_test: EncodingUnderTest) -> Result:
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _not_finite(model, test_length) or passed(f"{test_length} tokens")
+        return _not_finite(model, test_length) or passed(f"{test_length} tokens work")
     if limitation is None:
         return failed(f"max_length() is {limit}, but `any_length` is not in `limitations`")
     failure = _not_finite(model, min(limit, test_length)) or _wrong_limit(model.encoding, limit)
@@ -133,7 +133,10 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
-    """Return the shifts to test: SHIFTS, or the largest shift that the maximum length allows."""
+    """Return those of SHIFTS that the maximum length allows.
+
+    If it allows none of them, return the largest shift that it allows.
+    """
     limit = encoding.max_length()
     largest = SHIFTS[-1] if limit is None else limit - 1 - int(pos.max())
     return tuple(shift for shift in SHIFTS if shift <= largest) or (largest or -int(pos.min()),)

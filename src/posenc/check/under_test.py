@@ -110,8 +110,8 @@ class EncodingUnderTest:
     def supported_length(self, length: int) -> tuple[int, Changes]:
         """Return a length to test and the configuration changes that it requires.
 
-        The length is `length` if the encoding supports it, if necessary with that training length,
-        and otherwise the encoding's maximum length.
+        The length is `length` if the encoding supports it, if necessary with `length` as the
+        training length; otherwise, it is the encoding's maximum length.
         """
         limit = self.configured_model.encoding.max_length()
         if limit is None or limit >= length:
@@ -146,7 +146,8 @@ class EncodingUnderTest:
 def perturb_zero_parameters(encoding: Encoding) -> None:
     """Set zero-initialized parameters to small negative values that depend on name and shape.
 
-    While a table is all zeros, neither its options nor its gradients have a visible effect.
+    If a table were all zeros, the encoding's options would have no visible effect, and some
+    gradients would be zero.
     """
     for name, parameter in encoding.named_parameters():
         seed = derive_seed(SEED, f"{name} {list(parameter.shape)}")

@@ -132,10 +132,10 @@ def _check_part(part: str) -> None:
 def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
     if name == CFG:
         return ConfigError(
-            f"posenc {command} composes no configuration to print with {CFG}; that of a run is its"
-            f" config.yaml, and posenc train {CFG} prints that of a new run"
+            f"the command does not compose a configuration, so it has no {CFG}; the configuration"
+            f" of a run is its config.yaml, and posenc train {CFG} prints that of a new run"
         )
     if name in OTHER_FLAGS:
-        return ConfigError(f"posenc {command} has no flag {word}; {OTHER_FLAGS[name]}")
+        return ConfigError(f"unsupported flag {word}; {OTHER_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
     return ConfigError(f"unknown flag {word} (available: {available})")

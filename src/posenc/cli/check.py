@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
 def _encoding_under_test(
     overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> "EncodingUnderTest":
-    """Compose an encoding with its small model. Raises ConfigError for an invalid request."""
+    """Return the encoding to check, with a small model. Raises ConfigError for invalid settings."""
     config = compose_job([*SMALL_MODEL, *overrides], Composer("train", config_dirs))
     import torch  # a slow import, after the configuration has been checked
 

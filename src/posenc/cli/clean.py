@@ -28,13 +28,13 @@ def run(arguments: Arguments) -> int:
     sizes = {run.path: total_bytes(run_paths(run)) for run in runs}
     for path, size in sizes.items():
         console.print(f"{path}  {size / 1e6:.1f} MB", highlight=False, soft_wrap=True)
-    total = f"{plural(len(runs), 'run')}, {sum(sizes.values()) / 1e6:.1f} MB"
+    summary = f"{plural(len(runs), 'run')}, {sum(sizes.values()) / 1e6:.1f} MB"
     if "--yes" not in arguments.flags:
-        console.print(f"{total}: dry run; add --yes to delete", highlight=False)
+        console.print(f"{summary}: dry run; add --yes to delete", highlight=False)
         return 0
     for run in runs:
         remove_run(run)
-    console.print(f"{total} deleted", highlight=False)
+    console.print(f"{summary} deleted", highlight=False)
     return 0
 
 

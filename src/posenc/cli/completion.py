@@ -24,7 +24,7 @@ _posenc() {
     local line="${COMP_LINE:0:COMP_POINT}" word
     COMPREPLY=()
     while IFS= read -r word; do
-        [[ -n $word ]] || continue  # nothing completes the word
+        [[ -n $word ]] || continue  # no completions
         # Readline replaces only the part of a word after its last word break.
         [[ ${line##* } == *=* && $COMP_WORDBREAKS == *=* ]] && word="${word#*=}"
         COMPREPLY+=("$word")
@@ -71,14 +71,14 @@ FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
 
 @dataclass(frozen=True)
 class Context:
-    """What the words before the cursor decide: folders, and the options of each config group."""
+    """Folders and chosen options of config groups, read from the words before the cursor."""
 
     config_dirs: list[Path]
     outputs: Path
     options: dict[str, set[str]]
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Self:
+    def from_words(cls, words: Sequence[str]) -> Self:
         config_dirs = [Path(after) for word, after in pairwise(words) if word == "--config-dir"]
         pairs = {key: value for key, _, value in (word.partition("=") for word in words)}
         config_dirs += [Path(pairs["--config-dir"])] if pairs.get("--config-dir") else []
@@ -106,7 +106,7 @@ def completions(line: str) -> list[str]:
     command = words[1]
     if command not in COMMANDS:
         return []
-    context = Context.of(words[2:])
+    context = Context.from_words(words[2:])
     if words[-1] == "--config-dir":
         return _matching([f"{path}/" for path in Path().glob(f"{last}*/")], last)
     if last.startswith("-"):
@@ -125,8 +125,8 @@ def completions(line: str) -> list[str]:
     return [f"{key}={start}{option}" for option in _matching(values, current)]
 
 
-def _matching(words: Iterable[str], start: str) -> list[str]:
-    return sorted({word for word in words if word.startswith(start)})
+def _matching(words: Iterable[str], prefix: str) -> list[str]:
+    return sorted({word for word in words if word.startswith(prefix)})
 
 
 def _next_part(key: str, start: str) -> str:
@@ -136,10 +136,10 @@ def _next_part(key: str, start: str) -> str:
 
 
 def _values(key: str, context: Context) -> list[str]:
-    """Return the options of a config group, the experiments, the run directories or the choices.
+    """Return a key's possible values: options, experiments, run directories or allowed strings.
 
-    Names that posenc does not give to its folders are left out: the shell would run a command in
-    them.
+    Names that do not match SAFE_NAME are omitted, because the shell could run a command that such a
+    name contains.
     """
     names = allowed_options(key, context.config_dirs)
     if key == "name":
@@ -155,7 +155,10 @@ def _values(key: str, context: Context) -> list[str]:
 
 
 def _keys(command: str, context: Context) -> list[str]:
-    """Return the keys of a command, and those of the chosen, or all, options of its groups."""
+    """Return the keys of a command, including those of its config groups' options.
+
+    If no option of a group is chosen, the keys of all its options are included.
+    """
     if command in FOLDER_COMMANDS:
         return [*FOLDER_KEYS, *OTHER_KEYS.get(command, ())]
     file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"

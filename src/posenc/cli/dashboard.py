@@ -17,7 +17,7 @@ def run(arguments: Arguments) -> int:
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
     for name, reason in experiment.corrupt.items():
-        console.print(f"{name} is left out: {reason}")
+        console.print(f"{name} was skipped: {reason}")
     keys = read_logged_keys(folder, experiment.corrupt)
     spec_only = "--spec" in arguments.flags
     entity, project = experiment_project(folder)

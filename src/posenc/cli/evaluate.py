@@ -63,9 +63,10 @@ def run(arguments: Arguments) -> int:
 def _build_evaluation(
     arguments: Arguments, run: RunDirectory, request: DictConfig, user_keys: set[str]
 ) -> "Evaluation":
-    """Validate and return an evaluation; only the command line can trust modules.
+    """Validate and return an evaluation.
 
-    The config folder may be that of a run, such as the one that `posenc search-factors` writes.
+    `modules` counts only if it is set on the command line, because `--config-dir` may be a folder
+    in an untrusted run, such as the one that `posenc search-factors` writes.
     """
     from posenc.api.run_evaluation import build_evaluation
     from posenc.api.saved_run import run_config

@@ -4,8 +4,8 @@ HELP = {
     "train": """
         usage: posenc train [key=value ...] [--config-dir DIR] [--cfg]
 
-        Commas make a sweep. Finished runs are skipped, interrupted runs resume from their last
-        checkpoint, and failed runs are rerun only with retry=true.
+        Comma-separated values define a sweep. Finished runs are skipped, interrupted runs resume
+        from their last checkpoint, and failed runs are rerun only with retry=true.
 
           posenc train experiment=quickstart
           posenc train encoding=alibi,rope train_length=256,512 seed=1,2,3
@@ -27,8 +27,9 @@ HELP = {
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
-          --cfg              print all configurations; so do evaluate, plan, bench, inspect,
-                             check, search-factors, tune and wandb-sweep (without intervals)
+          --cfg              print all configurations; also accepted by evaluate, plan, bench,
+                             inspect, check, search-factors and, without intervals, tune and
+                             wandb-sweep
     """,
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]

@@ -13,7 +13,8 @@ HELP = {
               machine.utilization=0.4
 
         keys in addition to those of train
-          machine               this machine, benchmarked for a second, or the data sheet of a GPU
+          machine               this machine (default; benchmarked for a second), or a GPU,
+                                estimated from its data sheet
           machine.utilization   fraction of the data sheet's FLOP/s that training reaches
 
         flags
@@ -65,7 +66,8 @@ HELP = {
 
         keys
           run, length            a run directory, and the length of the windows, more than L
-          split                  split to search on; not the run's evaluation split (default: train)
+          split                  data split to search on (default: train); must differ from the
+                                 run's evaluation split
           tokens, batch_tokens   tokens scored for each candidate; tokens per forward pass
           generations, population, parents, mutations, crossovers     size of the search
           seed                   the same seed gives the same factors
@@ -143,7 +145,7 @@ HELP = {
         keys
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
           train_length                          L; properties are measured up to 4L
-          seed                                  seed of the randomly drawn weights
+          seed                                  random seed of the weights
           run                                   a run directory, or a unique prefix of its name
           experiment, size, name                with run: the experiment to search for that run;
                                                 without run and encoding: one of its finished runs

@@ -33,9 +33,9 @@ COMMON_KEYS = ("run", "logger", "modules")
 def run(arguments: Arguments) -> int:
     """Inspect a run if the keys select one, else encodings.
 
-    `run` and `experiment` select a run. `name` does so, too, unless an encoding is set and the
-    folder has no runs: then the results go to this folder. Raises ConfigError for keys that do not
-    apply to this kind of inspection.
+    `run` and `experiment` select a run. So does `name`, unless an encoding is set and either the
+    folder has no runs or another key applies only to encodings: then `name` sets the folder of the
+    results. Raises ConfigError for keys that do not apply to this kind of inspection.
     """
     keys = {root_key(override) for override in arguments.overrides}
     inspects_run = bool(keys & {"run", "experiment"}) or (
@@ -64,9 +64,9 @@ def _filters_runs(arguments: Arguments) -> bool:
     keys = {override_key(override) for override in arguments.overrides}
     if not keys <= {*FOLDER_KEYS, *FILTER_KEYS, *COMMON_KEYS, *RUN_KEYS}:
         return False
-    folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
+    folder_overrides = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     try:
-        folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
+        folder = experiment_folder(replace(arguments, overrides=tuple(folder_overrides)))
     except ConfigError:  # the folder does not exist
         return False
     return bool(list_runs(folder))

@@ -92,7 +92,7 @@ def _load_run(
 
 
 def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None) -> list[int]:
-    """Return L and the requested lengths, or the default lengths that the encoding supports.
+    """Return L and the requested lengths; by default, multiples of L that the encoding supports.
 
     Raises ConfigError if the encoding does not support a requested length.
     """
@@ -100,7 +100,7 @@ def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None)
     if requested is None:
         defaults = [train_length * factor for factor in DEFAULT_FACTORS]
         return [train_length, *(n for n in defaults if limit is None or n <= limit)]
-    if limit is not None and max(requested) > limit:
+    if limit is not None and max(requested, default=0) > limit:
         raise ConfigError(
             f"lengths={list(requested)}: {type(encoding).__name__} encodes at most {limit}"
             f" positions; use lengths up to {limit}"

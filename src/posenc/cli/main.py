@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
             return 0
-        # Otherwise, the command would end with the exit code passed to sys.exit.
+        # If this were not caught, posenc would exit with that code, which may be 0.
         message = f"code outside posenc called sys.exit({error.code!r})"
         return _report(words[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:

@@ -25,14 +25,15 @@ Filters = Mapping[str, set[str | None]]
 """The allowed values of each filter key, as JSON."""
 
 
-def _search_run(path: Any, arguments: Arguments, folder_keys: Sequence[str]) -> RunDirectory:
-    """Return a run of the experiment that `folder_keys` name, or of any experiment.
+def _search_run(path: Any, arguments: Arguments, folder_overrides: Sequence[str]) -> RunDirectory:
+    """Return the run that `path`, a path or a unique prefix of a name, selects.
 
-    Raises ConfigError as `find_run` does.
+    It is searched in the experiment that `folder_overrides` select or, if they select none, in all
+    experiments. Raises ConfigError as `find_run` does.
     """
-    arguments = replace(arguments, overrides=tuple(folder_keys))
-    if all(override_key(override) == "outputs_dir" for override in folder_keys):
-        return find_run(path, outputs_folder(arguments) if folder_keys else OUTPUTS)
+    arguments = replace(arguments, overrides=tuple(folder_overrides))
+    if all(override_key(override) == "outputs_dir" for override in folder_overrides):
+        return find_run(path, outputs_folder(arguments) if folder_overrides else OUTPUTS)
     folder = experiment_folder(arguments)
     return _find_in_folder(path, list_runs(folder), folder)
 
@@ -56,26 +57,26 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
 def select_runs(arguments: Arguments) -> list[str]:
     """Return the overrides, with an experiment and filters replaced by `run=PATH,...`.
 
-    If `run` is also set, its values are prefixes of names in the experiment. Raises ConfigError if
-    there is no such run, or if the filters match no finished run of the experiment.
+    If `run` is also set, its values are searched in the experiment. Raises ConfigError if there is
+    no such run, or if the filters match no finished run of the experiment.
     """
-    folder_keys = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
-    if not folder_keys:
+    folder_overrides = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
+    if not folder_overrides:
         return list(arguments.overrides)
     filters, others = split_filters(arguments.overrides)
     if "run" in map(override_key, others):
         _reject_filters(filters)
         kept = [o for o in arguments.overrides if override_key(o) not in (*FOLDER_KEYS, "run")]
-        runs = [_search_run(p, arguments, folder_keys) for p in _run_values(arguments.overrides)]
-        paths = [str(run.path) for run in runs]
+        values = _run_values(arguments.overrides)
+        paths = [str(_search_run(v, arguments, folder_overrides).path) for v in values]
         return [*kept, f"run={','.join(to_override_value(p, 'run') for p in paths)}"]
-    folder = experiment_folder(replace(arguments, overrides=tuple(folder_keys)))
+    folder = experiment_folder(replace(arguments, overrides=tuple(folder_overrides)))
     finished = [run for run in list_runs(folder) if run.status().state == "finished"]
     if not finished:
         command = f"posenc status {experiment_arguments(folder)}"
         raise ConfigError(f"{folder} has no finished runs; see `{command}`")
     paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
-    kept = [override for override in others if override not in folder_keys]
+    kept = [override for override in others if override not in folder_overrides]
     return [*kept, f"run={','.join(paths)}"]
 
 
@@ -98,18 +99,18 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
     """Return a folder of runs, and a function that selects some of them, or None for all.
 
     With `run=` (a path or a unique prefix of a name), the function selects that run, and the folder
-    is the run's parent folder; with an experiment, only its runs are searched, and with only an
-    `outputs_dir`, those of all its experiments. Otherwise, the function selects the runs that match
-    the filters.
+    is the run's parent folder. If an experiment is also set, only its runs are searched; if only
+    `outputs_dir` is set, those of all its experiments. Without `run=`, the function selects the
+    runs that match the filters.
     """
     filters, others = split_filters(arguments.overrides)
     if any(override_key(override) == "run" for override in others):
-        folder_keys = [override for override in others if override_key(override) != "run"]
+        folder_overrides = [override for override in others if override_key(override) != "run"]
         _reject_filters(filters)
         values = _run_values(others)
         if len(values) > 1:
             raise ConfigError("run selects a single run; use name=NAME with filters for several")
-        run = _search_run(values[0], arguments, folder_keys)
+        run = _search_run(values[0], arguments, folder_overrides)
         path = run.path.resolve()
         return run.path.parent, lambda runs: [r for r in runs if r.path.resolve() == path]
     folder = experiment_folder(replace(arguments, overrides=tuple(others)))
@@ -119,7 +120,7 @@ def select_in_folder(arguments: Arguments) -> tuple[Path, SelectRuns | None]:
 def _reject_filters(filters: Filters) -> None:
     """Raise ConfigError if filters are combined with `run`."""
     if filters:
-        raise ConfigError(f"run selects runs by their names; omit {', '.join(filters)}")
+        raise ConfigError(f"run cannot be combined with filters; omit {', '.join(filters)}")
 
 
 def _run_values(overrides: Sequence[str]) -> list[Any]:

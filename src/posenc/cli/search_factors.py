@@ -53,7 +53,8 @@ def run(arguments: Arguments) -> int:
 
 def _print(directory: RunDirectory, length: int, split: str, result: "FactorSearch") -> None:
     columns = [Column("factors", align="left"), Column("loss", format=".6f")]
-    rows = [*result.starting_losses.items(), (f"best of {result.candidates}", result.loss)]
+    best = f"best of {result.candidates} candidates"
+    rows = [*result.starting_losses.items(), (best, result.loss)]
     title = f"{directory.name} at {length} tokens ({split})"
     Console().print(Table(title, columns, [list(row) for row in rows]))
     swap = result.swap_file.stem

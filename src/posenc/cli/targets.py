@@ -73,7 +73,7 @@ def print_configs(configs: Iterable[Any]) -> int:
 
 
 def command_with_modules(arguments: Arguments) -> Callable[[list[str]], str]:
-    """Return a function from a list of trusted modules to the user's command with that list."""
+    """Return a function that returns the user's command with `modules` set to a given list."""
 
     def command(modules: list[str]) -> str:
         words = [word for word in arguments.argv if override_key(word) != "modules"]

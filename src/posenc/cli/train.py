@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> int:
     for planned in planned_runs:
         name, status = planned.name, after[planned.name]
         if planned.problem:
-            console.print(f"left out {name}: {planned.problem}", soft_wrap=True)
+            console.print(f"skipped {name}: {planned.problem}", soft_wrap=True)
         elif status.state == "failed" and status == before[name]:
             console.print(f"skipped {name}, which failed: {status.error}")
             console.print("add retry=true to rerun it")

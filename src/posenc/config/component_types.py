@@ -3,7 +3,7 @@
 A saved configuration is untrusted input. A target in posenc must therefore be a class or function
 from the group's package whose result has the type that the group needs; any other callable could
 have side effects, such as running a job. Some groups also accept certain classes of a library, such
-as torch's optimizers. Targets in other modules are allowed if the command trusts these modules.
+as torch's optimizers. Other modules must be listed explicitly as trusted (`modules`).
 """
 
 import importlib
@@ -51,8 +51,8 @@ LIBRARY_TYPES = {
 }
 """Config group -> the base class of the library components that it accepts.
 
-They must be defined in the package of the base class. If the group's own type is a Callable, they
-are factories that are called with one positional argument.
+The components must be defined in the package of the base class. If the group's own type is a
+Callable, they are factories that are called with one positional argument.
 """
 
 UNSPECIFIC_TYPES = (Any, Callable, typing.Callable)
@@ -161,10 +161,9 @@ def check_trusted(values: Any, name: str, modules: Sequence[str], group: str = "
 
 
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
-    """Return the modules listed in a configuration and the top-level modules of its targets.
+    """Return the modules listed in a configuration and the top-level modules of `user_targets`.
 
-    Raises ConfigError if a listed module does not exist. No module is imported. The modules of
-    library classes that a config group accepts (`LIBRARY_TYPES`) are left out.
+    Raises ConfigError if a listed module does not exist. No module is imported.
     """
     for module in values["modules"]:
         root = module.split(".")[0]
@@ -178,7 +177,7 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
 
 
 def user_targets(values: Mapping[str, Any]) -> list[str]:
-    """Return the targets in a plain configuration outside posenc and accepted libraries."""
+    """Return the targets of a plain configuration for which `is_user_code` is true."""
     return [target for key, target in _targets(values) if is_user_code(target, key.split(".")[0])]
 
 
@@ -192,9 +191,9 @@ def find_module(root: str) -> ModuleSpec | None:
 
 
 def import_from_current_folder() -> None:
-    """Let modules be imported from the current folder, because the user has named one of them.
+    """Append the current folder to `sys.path`, so that the user's modules can be imported from it.
 
-    The folder comes last, so that no file in it is imported in place of a library.
+    The folder comes last, so that no file in it shadows a library.
     """
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())

@@ -61,7 +61,7 @@ def build(
 def _check_result(
     result: Any, annotation: Any, node: DictConfig, name: str, modules: Sequence[str]
 ) -> None:
-    """Raise ConfigError if a target, which may be a user's, built a value of another type."""
+    """Raise ConfigError if `result` is not of type `annotation`, as may happen in user code."""
     is_union = get_origin(annotation) in (Union, UnionType)
     types = get_args(annotation) if is_union else (annotation,)
     if any(_is_instance(result, type_) for type_ in types):
@@ -81,7 +81,8 @@ def _check_result(
 def _is_instance(value: Any, type_: Any) -> bool:
     if get_origin(type_) is Callable:
         return callable(value)
-    return getattr(type_, "_is_protocol", False) or isinstance(value, type_)
+    is_protocol = getattr(type_, "_is_protocol", False)  # isinstance raises TypeError
+    return is_protocol or isinstance(value, type_)
 
 
 def _group(name: str) -> str:
@@ -97,8 +98,8 @@ def check(
 ) -> DictConfig:
     """Check the targets of `node` and their arguments.
 
-    Returns a copy of `node` in which the values of float parameters are floats: configurations
-    contain the integer 1 for 1.0, so that both have the same hash.
+    Returns a copy of `node` in which the values of float parameters are floats again: `canonical`
+    has replaced 1.0 with 1, so that both have the same hash.
 
     `name` is the config group of the node; if the group holds several nodes, it is followed by the
     node's key, as in `callbacks.early_stopping`. `build` supplies the arguments in `kwargs` by
@@ -140,7 +141,7 @@ def _check_node(
     is_library, is_factory = in_library(path, group), is_partial or num_args > 0
     if not is_user_code(path, group):
         _check_allowed(target, path, name, annotation, group, is_factory=is_factory)
-    if is_library and is_factory:  # posenc passes only the first argument
+    if is_library and is_factory:  # posenc passes only one argument
         is_partial, num_args = False, 1
     values = {key: node[key] for key in node if key not in HYDRA_KEYS}
     parameters = _parameters(target)
@@ -174,7 +175,7 @@ def _check_node(
 def _check_allowed(
     target: Any, path: str, name: str, annotation: Any, group: str, *, is_factory: bool
 ) -> None:
-    """Raise ConfigError if a target may not be used, or only as a factory."""
+    """Raise ConfigError if a target may not be used, or may be used only as a factory."""
     if is_allowed(target, annotation, group, is_factory=is_factory):
         return
     remedy = "choose one of the group's options"

@@ -47,7 +47,7 @@ def compose(
     posenc. `with_hydra` keeps the node `hydra` with Hydra's own settings. Raises ConfigError for
     invalid syntax, for unknown groups, options and keys, and for anything else that Hydra rejects.
 
-    Without `config_dirs`, equal arguments are composed once until a file in `conf/` changes.
+    Without `config_dirs`, results are cached until a file in `conf/` changes.
     """
     if config_dirs:
         config = _compose(command, overrides, config_dirs)
@@ -76,7 +76,7 @@ def _without_hydra(config: DictConfig) -> DictConfig:
 def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
     folders = [f"{ConfigDirSource.scheme()}://{folder.resolve()}" for folder in config_dirs]
     searchpath = [f"hydra.searchpath=[{','.join(folders)}]"]
-    all_overrides = [*(searchpath if config_dirs else []), *_exclusive_lengths(overrides)]
+    all_overrides = [*(searchpath if config_dirs else []), *_reset_other_lengths(overrides)]
     _check_options(parse(overrides), config_dirs)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_dir()), version_base="1.3", job_name="posenc"):
@@ -117,7 +117,7 @@ class Composer:
 
         Raises ConfigError as the function `compose` does.
         """
-        parsed = parse(_exclusive_lengths(overrides))
+        parsed = parse(_reset_other_lengths(overrides))
         _check_options(parsed, self.config_dirs)
         values = [override for override in parsed if self._is_value(override)]
         choices = [str(override.input_line) for override in parsed if override not in values]
@@ -132,7 +132,7 @@ class Composer:
                 OmegaConf.update(config, key, override.value())
             except (ConfigAttributeError, ConfigKeyError):
                 raise _unknown_key(key, self.command, overrides, self.config_dirs) from None
-            except OmegaConfBaseException:  # such as a parent that is a number; Hydra explains it
+            except OmegaConfBaseException:  # such as a parent that is a number; Hydra reports it
                 return self._compose(overrides)
         return config, chosen_options
 
@@ -175,8 +175,8 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
             available = ", ".join(allowed_options(group, config_dirs))
             if isinstance(value, dict):
                 raise ConfigError(
-                    f"{group}: write this to FOLDER/{group}/NAME.yaml, and add --config-dir FOLDER"
-                    f" and {group}=NAME; available: {available}"
+                    f"{group}: write this mapping to FOLDER/{group}/NAME.yaml, and add"
+                    f" --config-dir FOLDER and {group}=NAME; available: {available}"
                 )
             raise ConfigError(
                 f"{line}: set {group}= to one of: {available}; a name that Hydra reads as a number,"
@@ -186,15 +186,15 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
             raise ConfigError(f"{line}: none means that there is no logger; omit it from the list")
         if isinstance(value, list) and group not in LIST_GROUPS:
             raise ConfigError(
-                f"{line}: {group} is a single option; for a sweep, omit the brackets:"
+                f"{line}: {group} takes a single option; for a sweep, omit the brackets:"
                 f" {group}={','.join(names)}"
             )
 
 
-def _exclusive_lengths(overrides: Sequence[str]) -> list[str]:
-    """Return `overrides` with the other length keys reset if the user sets one of `LENGTH_KEYS`.
+def _reset_other_lengths(overrides: Sequence[str]) -> list[str]:
+    """Return `overrides`; if they set one of `LENGTH_KEYS`, the others are set to null first.
 
-    Raises ConfigError if the user sets more than one.
+    Raises ConfigError if they set more than one.
     """
     set_keys = [key for key in LENGTH_KEYS if any(override_key(o) == key for o in overrides)]
     if len(set_keys) > 1:

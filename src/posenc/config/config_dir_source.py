@@ -1,4 +1,4 @@
-"""Hydra's reader of the files of `--config-dir`, which checks each file that it reads."""
+"""A Hydra ConfigSource for `--config-dir` that checks each file before Hydra loads it."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,14 @@ from posenc.config.yaml_files import content_problem
 
 SOURCES: Any = Plugins.instance().discover(ConfigSource)
 FileSource: Any = next(source for source in SOURCES if source.scheme() == "file")
-"""Hydra's own reader of files."""
+"""Hydra's own ConfigSource for files."""
 
 
 class ConfigDirSource(FileSource):
-    """Reads YAML files of `--config-dir`.
+    """Loads YAML files from `--config-dir`. Raises ConfigError for a file that cannot be used.
 
-    `check_config_dir` has checked those in the groups of posenc, but they can include others.
-    Raises ConfigError for a file that cannot be used.
+    `check_config_dir` has already checked the files in posenc's config groups, but their defaults
+    lists can include others.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""The console, on which files of a run cannot control the terminal.
+"""A console on which text from the files of a run cannot control the terminal.
 
 A run may come from someone else, and its names and messages are printed. Escape sequences in them
-could hide or forge output, and rich's markup could make links.
+could hide or forge output, and rich's markup could create links.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from posenc.config.errors import printable
 
 
 class Console(RichConsole):
-    """A rich console without markup that prints control characters as `printable` does."""
+    """A rich console without markup that replaces control characters as `printable` does."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(markup=False, **kwargs)
@@ -24,5 +24,5 @@ class Console(RichConsole):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            is_text = not segment.control and not segment.text.isprintable()
-            yield segment._replace(text=printable(segment.text)) if is_text else segment
+            is_unprintable = not segment.control and not segment.text.isprintable()
+            yield segment._replace(text=printable(segment.text)) if is_unprintable else segment

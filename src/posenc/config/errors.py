@@ -1,6 +1,6 @@
 """Exceptions that a command reports by printing their message, and helpers for messages.
 
-One of these is a missing optional dependency; the message names the extra that installs it.
+For a missing optional dependency, the message names the extra that installs it (`import_extra`).
 """
 
 import errno
@@ -122,9 +122,9 @@ def plural(count: int, noun: str) -> str:
 def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
 
-    These are the options that `name` abbreviates, as `optimizer.lr` does `optimizer.learning_rate`,
-    and those that end with it, as `evaluation/swap` does with `swap`, or else those with the most
-    similar spelling.
+    Options that `name` abbreviates (`optimizer.lr` for `optimizer.learning_rate`) come first, then
+    those that end with it (`evaluation/swap` for `swap`). If there are none, the options with the
+    most similar spelling are returned.
     """
     names = list(dict.fromkeys(options))
     nearest = [option for option in names if _abbreviates(name, option)]

@@ -1,7 +1,7 @@
 """Limits on the size of values once their aliases or interpolations are expanded.
 
-A few lines of references to references can expand to billions of values, so that the size is
-computed without expanding them, and before OmegaConf resolves interpolations.
+A few lines of references to references can expand to billions of values. The size is therefore
+computed without expanding them, before OmegaConf resolves the interpolations.
 """
 
 import math
@@ -15,9 +15,9 @@ from posenc.config.errors import ConfigError
 from posenc.config.values import walk
 
 MAX_VALUES = 100_000
-"""The maximum number of expanded values; more take minutes, and no experiment has a tenth of it."""
+"""The maximum number of expanded values; more take minutes. No experiment has a tenth of that."""
 REFERENCE = re.compile(r"\$\{\s*(\.*)([^{}:]*?)\s*\}")
-"""An interpolation of a key; that of a relative key starts with dots."""
+"""An interpolation such as `${seed}`; a relative one has leading dots, as in `${.width}`."""
 
 
 def expanded_size(
@@ -51,7 +51,7 @@ def check_interpolations(config: DictConfig) -> None:
 
 
 def _children(key: str, nodes: dict[str, Any]) -> Iterator[str]:
-    """Yield the keys inside a key, or those to which its interpolations refer."""
+    """Yield the keys of the items in a container, or those that a string's interpolations name."""
     value = nodes[key]
     if isinstance(value, dict | list):
         for name in value if isinstance(value, dict) else range(len(value)):

@@ -106,11 +106,12 @@ def expand_config(
 def _debug_overrides(config: DictConfig, grids: Any) -> list[str]:
     """Return `debug.overrides`, without `evaluation.factors` if a grid sets them.
 
-    Grids with learned positions do, because these cannot be evaluated beyond L.
+    Grids with learned position embeddings set them, because these models cannot be evaluated
+    beyond L.
     """
-    names: Sequence[str] = (config.get("debug") or {}).get("overrides", [])
+    overrides: Sequence[str] = (config.get("debug") or {}).get("overrides", [])
     has_factors = any("evaluation.factors" in grid for grid in _check_grids(grids))
-    return [o for o in names if not has_factors or override_key(o) != "evaluation.factors"]
+    return [o for o in overrides if not has_factors or override_key(o) != "evaluation.factors"]
 
 
 def expand(
@@ -152,7 +153,10 @@ def expand(
 
 
 def _check_grids(grids: Any) -> list[Mapping[str, Any]]:
-    """Return a list of grids, with one empty grid if there are none."""
+    """Return the grids, or a single empty grid if there are none.
+
+    Raises ConfigError if `grids` is not a list of mappings.
+    """
     if not isinstance(grids, list | tuple | None):
         raise ConfigError(
             f"grids: {grids!r} must be a list of mappings from keys to lists of values"

@@ -26,15 +26,18 @@ IDENTITY_FIELDS = (
     "seed",
 )
 OPTIONAL_IDENTITY_FIELDS = ("callbacks", "debug")
-"""Settings that identify a run if they are set; runs without them keep their hashes."""
+"""Settings that are part of the identity if they are set; runs without them keep their hashes."""
 NEW_MODEL_OPTIONS = {"posenc.model.transformer.Transformer": {"qk_norm": False}}
-"""Options that were added to the model, with the defaults that preserve an older run's hash."""
+"""Model -> options that were added later, with the defaults that preserve older runs' hashes."""
 DIGEST_FIELDS = (
     *IDENTITY_FIELDS,
     *OPTIONAL_IDENTITY_FIELDS,
-    *("choices", "evaluation", "tokenizer", "planned"),
+    "choices",
+    "evaluation",
+    "tokenizer",
+    "planned",
 )
-"""Settings of which planning saves a digest: the identity, and what reports print besides it."""
+"""The settings in the digest that planning saves: the identity, and what else reports print."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
@@ -57,7 +60,7 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
 
 
 def with_new_options(model: dict[str, Any]) -> dict[str, Any]:
-    """Return a saved model configuration with the options that did not exist when it was saved."""
+    """Return a saved model configuration with defaults for options that were added later."""
     return model | {k: v for k, v in _new_options(model).items() if k not in model}
 
 
@@ -82,7 +85,7 @@ def key_without_seed(values: dict[str, Any]) -> str:
 
 
 def run_name(config: DictConfig | dict[str, Any], digest: str) -> str:
-    """Return `<encoding>-L<train_length>-s<seed>-<hash>`, the name of the run with a hash."""
+    """Return a run's name, `<encoding>-L<train_length>-s<seed>-<hash>`; `digest` is its hash."""
     encoding = config["choices"]["encoding"]
     return f"{encoding}-L{config['train_length']}-s{config['seed']}-{digest}"
 
@@ -118,7 +121,7 @@ def check_untrusted_identity(config: dict[str, Any]) -> None:
 
 
 def _check_name(config: DictConfig | dict[str, Any]) -> None:
-    """Raise RunError if the settings are not those that the name of the run states."""
+    """Raise RunError if the settings do not match the name of the run."""
     planned = config["planned"]
     name = run_name(config, planned["hash"])
     if planned.get("run") not in (None, name):

@@ -41,11 +41,11 @@ MAX_KEY_LENGTH = 200
 
 
 HYDRA_ALTERNATIVES = {
-    "sweeper": "commas make a sweep, and `posenc tune` searches with Optuna",
+    "sweeper": "comma-separated values define a sweep, and `posenc tune` searches with Optuna",
     "run": "outputs_dir=... and name=... set where runs are written",
     "sweep": "outputs_dir=... and name=... set where runs are written",
-    "job": "name=... names the experiment, and no command changes the folder",
-    "mode": "commas make a sweep",
+    "job": "name=... names the experiment, and no command changes the working directory",
+    "mode": "comma-separated values define a sweep",
     "searchpath": "--config-dir FOLDER adds a folder of YAML files",
     "callbacks": "callbacks=... takes Lightning callbacks",
     "output_subdir": "the configuration of a run is its config.yaml",
@@ -53,7 +53,7 @@ HYDRA_ALTERNATIVES = {
         ("verbose", "job_logging", "hydra_logging"), "the messages of a run are in its run.log"
     ),
 }
-"""The first part of a key of Hydra that has no effect -> the alternative."""
+"""The first part of a `hydra.*` key that has no effect in posenc -> what to use instead."""
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:

@@ -1,4 +1,4 @@
-"""The folder `conf/` with its config groups, in a checkout and in an installed wheel."""
+"""The folders `conf/`, with its config groups, and `outputs/`, with the results."""
 
 import shlex
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def experiment_arguments(folder: Path) -> str:
 
 
 def other_results(folder: Path) -> str:
-    """Return a list of the results of posenc bench and inspect in a folder; may be empty."""
+    """Return text that names the results of posenc bench and inspect in a folder, or ""."""
     return " and ".join(
         f"the results of posenc {command} ({folder / command})"
         for command in ("bench", "inspect")
@@ -51,7 +51,7 @@ def options(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, str]:
 
 
 def allowed_options(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
-    """Return the options of a config group, and `none` for the swaps, which needs no file."""
+    """Return the options of a config group; for swaps, also `none`, which has no file."""
     names = list(options(group, config_dirs))
     return [NO_SWAP, *names] if group == SWAP_GROUP else names
 
@@ -66,6 +66,6 @@ def option_files(group: str, config_dirs: Sequence[Path] = ()) -> dict[str, Path
 
 
 def _description(file: Path) -> str:
-    """Return the first comment of a YAML file that is not Hydra's package directive."""
+    """Return the first comment at the top of a YAML file, skipping Hydra's package directive."""
     comments = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
     return next((line.lstrip("# ") for line in comments if "@package" not in line), "")

@@ -30,22 +30,23 @@ NO_NODES = (
     yaml.DocumentStartEvent,
     yaml.DocumentEndEvent,
 )
+"""Events that do not start a value."""
 MAX_CACHED_LENGTH = 100
 """The maximum length in characters of the scalars that are cached."""
 SECTION = re.compile(r"^[A-Za-z_].*\n(?:(?: |- ).*\n)*", re.MULTILINE)
-"""A key of the configuration with its value, whose other lines are indented or are list items."""
+"""A top-level key and its value; lines after the first are indented or are list items."""
 TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
 
 def load_yaml(text: str) -> Any:
     """Return the contents of a saved configuration. Raises yaml.YAMLError if it is not valid.
 
-    Saved configurations have no aliases and no tags such as `!!set`; their keys are strings and
-    numbers, and no mapping has the same key twice.
+    Aliases, tags such as `!!set`, duplicate keys, and keys that are null or not scalars are not
+    valid, because saved configurations have none.
     """
     sections = SECTION.findall(text)
     if "".join(sections) == text:
-        with suppress(yaml.YAMLError):  # a value that continues in another section, or an error
+        with suppress(yaml.YAMLError):  # a value spans sections, or _load reports the error
             values = [pickle.loads(_pickled_section(section)) for section in sections]
             keys = {key for value in values for key in value}
             if len(keys) == len(sections):
@@ -55,9 +56,9 @@ def load_yaml(text: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _pickled_section(text: str) -> bytes:
-    """Return a section of a configuration; most runs of a sweep have the same ones.
+    """Return a parsed section, cached because most runs of a sweep have the same sections.
 
-    It is pickled, so that every caller gets values of its own.
+    It is pickled, so that each caller can unpickle its own copy.
     """
     value = _load(text)
     if not isinstance(value, dict) or len(value) != 1:
@@ -85,14 +86,14 @@ def _build(event: yaml.Event, events: Iterator[yaml.Event]) -> Any:
     if isinstance(event, yaml.SequenceStartEvent):
         return [_build(item, events) for item in _until(yaml.SequenceEndEvent, events)]
     mapping: dict[Any, Any] = {}
-    texts: set[str] = set()
+    seen_keys: set[str] = set()
     for key_event in _until(yaml.MappingEndEvent, events):
         key = _build(key_event, events)
         if key is None or not isinstance(key_event, yaml.ScalarEvent):
             raise ConstructorError(None, None, "a key is null or not a scalar", event.start_mark)
-        if key_event.value in texts:
+        if key_event.value in seen_keys:
             raise ConstructorError(None, None, f"duplicate key {key_event.value}", event.start_mark)
-        texts.add(key_event.value)
+        seen_keys.add(key_event.value)
         mapping[key] = _build(next(events), events)
     return mapping
 
@@ -105,7 +106,7 @@ def _until(end: type[yaml.Event], events: Iterator[yaml.Event]) -> Iterator[yaml
 
 @lru_cache(maxsize=4096)
 def _scalar(text: str, implicit: tuple[bool, bool]) -> Any:
-    """Return the value of a scalar; the configurations of a sweep have nearly all in common."""
+    """Return the value of a scalar, cached because the runs of a sweep share nearly all scalars."""
     loader = _Loader("")
     return loader.construct_object(
         yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, implicit), text)
@@ -137,7 +138,7 @@ class _Loader(yaml.CSafeLoader):
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Quotes strings that `_Loader` would read as numbers."""
+    """Quotes strings that `_Loader` would read as numbers, and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -28,16 +28,16 @@ class Interval(NamedTuple):
     @property
     def samples(self) -> list[str]:
         """The overrides that set the key to its lowest, its highest and a value in between."""
-        inner = self.low + (self.high - self.low) / math.pi  # not an integer between integers
+        inner = self.low + (self.high - self.low) / math.pi  # a fraction even if both are integral
         values = self.low, self.high, round(inner) if self.is_integer else inner
         return [f"{self.key}={value}" for value in values]
 
 
 def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
-    """Separate the overrides with intervals, which are parsed, from the other overrides.
+    """Return the parsed intervals and the overrides without intervals.
 
-    Raises ConfigError for an empty interval, a logarithmic one that is not positive, or one of
-    fractions for a setting that is an integer.
+    Raises ConfigError for an empty interval, a logarithmic one that is not positive, or an interval
+    of floats for an integer setting.
     """
     intervals, others = [], []
     for override in parse(overrides):

@@ -122,7 +122,7 @@ def check_values(values: Any) -> None:
 
     Raises ConfigError for a missing value (`???`), a number that is not finite or has more than 64
     bits, text that cannot be printed, a `_target_` that is not a string, a `_partial_` that is not
-    a bool, and a mapping with keys of several types, which has no order.
+    a bool, and a mapping with both strings and numbers as keys, which cannot be sorted.
     """
     for key, value in [("", values), *walk(values)]:
         if problem := _value_problem(key, key.rpartition(".")[2], value):
@@ -215,9 +215,9 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
     if not matches_type(value, annotation):
         types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)
         expected = " or ".join(TYPE_NAMES[item] for item in types)
-        is_list = isinstance(value, str) and "," in value
+        has_commas = isinstance(value, str) and "," in value
         remedy = f"; in a YAML file, list several values under grids ({key}: [...])"
-        return f"{key}={value!r} must be {expected}{remedy if is_list else ''}"
+        return f"{key}={value!r} must be {expected}{remedy if has_commas else ''}"
     if key == "about" and (unknown := [name for name in value or {} if name not in ABOUT_KEYS]):
         return f"about has the unknown key {unknown[0]!r}; available: {', '.join(ABOUT_KEYS)}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):

@@ -44,10 +44,11 @@ def training_steps(
     per_device = sequences // devices
     micro_sequences = min(micro_sequences, per_device)
     if per_device % micro_sequences:
+        size, tokens = (n * config.train_length for n in (micro_sequences, per_device))
         raise ConfigError(
-            f"micro_batch_tokens={config.micro_batch_tokens} does not divide the"
-            f" {per_device * config.train_length} tokens that each of {devices} devices processes"
-            f" per step"
+            f"micro_batch_tokens={size} does not divide the {tokens} tokens that each of {devices}"
+            f" devices processes per step; use a divisor of {tokens} that is a multiple of"
+            f" train_length={config.train_length}"
         )
     total = _num_steps(config.tokens, config)
     return TrainingSteps(total, sequences, micro_sequences, devices)

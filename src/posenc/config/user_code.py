@@ -40,8 +40,8 @@ def import_location(error: BaseException) -> str:
     """
     package = str(Path(__file__).parents[1])
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        is_file = not frame.filename.startswith(("<", package))
-        if is_file and "importlib" not in frame.filename:
+        is_user_file = not frame.filename.startswith(("<", package))
+        if is_user_file and "importlib" not in frame.filename:
             return f" ({_format(frame.filename, frame.lineno or 1)})"
     return ""
 

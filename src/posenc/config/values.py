@@ -13,6 +13,7 @@ MAX_INTEGER = 2**63 - 1
 MAX_NESTING = 50
 """The maximum nesting depth of a value; the parsers and OmegaConf fail on much deeper values."""
 
+CONTAINERS = (dict, list, tuple, set)
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML, and therefore an SVG figure, cannot contain, or that control a terminal."""
 
@@ -20,18 +21,20 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufff
 def matches_type(value: Any, annotation: Any) -> bool:
     """Whether `value` has the annotated type; bools do not count as numbers.
 
-    Neither do inf, NaN and integers of more than 64 bits, which match no type.
+    Inf, NaN and integers of more than 64 bits match no type.
     """
     types = annotation.__args__ if isinstance(annotation, UnionType) else (annotation,)
     try:
-        if not is_finite(value) or not all(is_finite(item) for _, item in walk(value)):
+        if not is_finite(value) or (
+            isinstance(value, CONTAINERS) and not all(is_finite(item) for _, item in walk(value))
+        ):
             return False
         if type(value) in types or _is_list_of(value, types):
             return True  # typeguard takes a hundred times as long
         accepts_bool = annotation is Any or "bool" in str(annotation)
         if isinstance(value, bool) and not accepts_bool:
             return False
-        if isinstance(value, dict) and annotation in (dict, dict[str, Any]):  # as JSON and YAML
+        if isinstance(value, dict) and annotation in (dict, dict[str, Any]):  # only check keys
             return all(isinstance(key, str) for key in value) or annotation is dict
         check_type(value, annotation, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
     except (TypeCheckError, RecursionError):  # RecursionError: the value is nested too deeply
@@ -40,7 +43,7 @@ def matches_type(value: Any, annotation: Any) -> bool:
 
 
 def _is_list_of(value: Any, types: Sequence[Any]) -> bool:
-    """Whether `value` is a list whose items have one class, and `types` has lists of it."""
+    """Whether `value` is a list of items of one class, and `types` contains that list type."""
     return type(value) is list and GenericAlias(list, (*{type(item) for item in value},)) in types
 
 
@@ -57,21 +60,22 @@ def canonical(value: Any) -> Any:
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the dotted path and the value of every item in nested mappings and sequences."""
-    if isinstance(value, dict | list | tuple | set):
+    if isinstance(value, CONTAINERS):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             child = f"{path}.{key}".lstrip(".")
             yield child, item
-            yield from walk(item, child)
+            if isinstance(item, CONTAINERS):
+                yield from walk(item, child)
 
 
 def is_finite(value: Any) -> bool:
-    """Whether `value` is not a number, or a finite float or an integer of at most 64 bits."""
+    """Return False for inf, NaN and integers of more than 64 bits, and True for other values."""
     if isinstance(value, int):
         return abs(value) <= MAX_INTEGER
     return not isinstance(value, float) or math.isfinite(value)
 
 
 def is_printable(value: Any) -> bool:
-    """Whether no string in nested values, nor a key, has characters that cannot be printed."""
+    """Whether the keys and strings in nested values have only characters that can be printed."""
     texts = (text for path, item in walk([value]) for text in (path, item))
     return not any(isinstance(text, str) and UNPRINTABLE.search(text) for text in texts)

@@ -15,8 +15,8 @@ def check_config_dir(folder: Path) -> Path:
     """Check a folder and the YAML files in its config groups, and return it.
 
     Raises ConfigError if it is not a folder, or if a file is not UTF-8 or not YAML, is nested too
-    deeply, has too many values once its aliases are expanded, or has the name of an option of
-    posenc, which would be used in its place.
+    deeply, has too many values once its aliases are expanded, or differs from a file of posenc with
+    the same name, which would be used in its place.
     """
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {folder} is not a folder; use a folder with YAML files")
@@ -31,12 +31,12 @@ def check_config_dir(folder: Path) -> Path:
 def _problem(file: Path, original: Path) -> str | None:
     """Return what is wrong with a file; `original` is the file of posenc with the same name."""
     if original.is_file() and file.is_file() and original.read_bytes() != file.read_bytes():
-        return f"has the same name as a file of posenc, {original}, which is used; rename it"
+        return f"has the same name as {original}, which is used instead; rename it"
     return content_problem(file)
 
 
 def content_problem(file: Path) -> str | None:
-    """Return why the contents of a file cannot be read."""
+    """Return what is wrong with the contents of a file, or None."""
     if not file.is_file():
         return "is not a file"
     try:

@@ -18,7 +18,7 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 
 DataSource = Corpus | Task
 TokenizerSource = (
-    Tokenizer | TokenizerTrainer | Callable[[Sequence[str]], Tokenizer]  # the last for a task
+    Tokenizer | TokenizerTrainer | Callable[[Sequence[str]], Tokenizer]  # the last is for tasks
 )
 
 
@@ -36,23 +36,23 @@ def build_data(config: DictConfig, on_progress: ProgressCallback) -> Dataset:
 def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | TokenizerTrainer]:
     """Return the data of a task, or a corpus and its tokenizer, without preparing anything."""
     modules = list(config.get("modules") or [])
-    corpus = build(config.data, name="data", modules=modules)
+    source = build(config.data, name="data", modules=modules)
     tokenizer = build(config.tokenizer, name="tokenizer", modules=modules)
     # tokenizer=symbols is a functools.partial, which is called with the symbols of a task.
     needs_symbols = isinstance(tokenizer, partial)
-    if isinstance(corpus, Task):
+    if isinstance(source, Task):
         if not needs_symbols:
             raise ConfigError(
-                f"tokenizer: the task '{corpus.name}' defines its own symbols; leave tokenizer out"
+                f"tokenizer: the task '{source.name}' defines its own symbols; leave tokenizer out"
                 " or use tokenizer=symbols"
             )
-        return TaskData(corpus, tokenizer(corpus.symbols))
+        return TaskData(source, tokenizer(source.symbols))
     if needs_symbols:
         raise ConfigError(
-            f"tokenizer=symbols needs a task (data=task_...), but the data '{corpus.name}' is text;"
+            f"tokenizer=symbols needs a task (data=task_...), but the data '{source.name}' is text;"
             " use another tokenizer"
         )
-    return corpus, tokenizer
+    return source, tokenizer
 
 
 def evaluation_data(
@@ -62,15 +62,15 @@ def evaluation_data(
 
     Raises ConfigError for a task with symbols that the run was not trained on.
     """
-    corpus = build(node, name="data", modules=list(config.modules))
-    if not isinstance(corpus, Task):
-        return prepare(corpus, tokenizer, Path(config.cache_dir), on_progress)
+    source = build(node, name="data", modules=list(config.modules))
+    if not isinstance(source, Task):
+        return prepare(source, tokenizer, Path(config.cache_dir), on_progress)
     if not isinstance(tokenizer, SymbolTokenizer):
-        return TaskData(corpus.for_language_model(tokenizer.vocab_size - 1), tokenizer)
-    if corpus.symbols != tokenizer.symbols:
+        return TaskData(source.for_language_model(tokenizer.vocab_size - 1), tokenizer)
+    if source.symbols != tokenizer.symbols:
         raise ConfigError(
-            f"data: the task '{corpus.name}' has {len(corpus.symbols)} symbols, but the run was"
+            f"data: the task '{source.name}' has {len(source.symbols)} symbols, but the run was"
             f" trained on {len(tokenizer.symbols)} different ones; use the same task parameters as"
             " in training"
         )
-    return TaskData(corpus, tokenizer)
+    return TaskData(source, tokenizer)

@@ -18,7 +18,7 @@ class Corpus(ABC):
     """Documents grouped by split, in a fixed order that is part of the corpus.
 
     `vocab_size` is the published number of distinct words in the train split, including <unk> and
-    <eos>, or None if no number is published. `is_downloaded` corpora may need a network.
+    <eos>, or None if no number is published. Corpora with `is_downloaded` may need a network.
     """
 
     name: str
@@ -65,6 +65,12 @@ class SplitFractions:
         fractions = {"train": 1.0, "validation": self.validation, "test": self.test}
         return tuple(split for split in SPLITS if fractions[split] > 0)
 
+    def part(self, document: str, split: str, *, whole: bool) -> str:
+        """Return what `split` has of a document: a slice or, with `whole`, all of it or nothing."""
+        if not whole:
+            return self.split_slice(document, split)
+        return document if self.assign_split(document.encode()) == split else ""
+
     def assign_split(self, key: bytes) -> str:
         """Return the split that the hash of `key` selects."""
         point = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") / 2**64
@@ -76,7 +82,7 @@ class SplitFractions:
         """Return the part of `document` that belongs to `split`.
 
         The document is cut twice: train comes first, then validation, then test. Each cut moves
-        forward to the next start of a line if one lies before the end of the following part.
+        forward to the nearest line start, unless that lies beyond the end of the following part.
         """
         size = len(document)
         train_end = round(size * (1 - self.validation - self.test))
@@ -103,6 +109,6 @@ def json_digest(value: Any) -> str:
 
 
 def _next_line_start(document: str, start: int, limit: int) -> int:
-    """Return the first start of a line from `start` to `limit`, or `start` if there is none."""
+    """Return the first position from `start` to `limit` that starts a line, or else `start`."""
     newline = document.find("\n", max(start - 1, 0), limit)
     return start if newline < 0 else newline + 1

@@ -1,4 +1,4 @@
-"""The interface of training and evaluation data, which is either text or a task."""
+"""The dataset interface: data for training and evaluation, either text or a task."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -64,8 +64,8 @@ class Batches(Protocol):
 class Dataset(ABC):
     """Tokens of a corpus or task, grouped by split.
 
-    `fingerprint` is a hash of 12 hexadecimal digits that changes whenever the tokens would;
-    `splits` are the available splits, in the order of `SPLITS`.
+    `fingerprint` is a hash of 12 hexadecimal digits that changes whenever the tokens would
+    change; `splits` are the available splits, in the order of `SPLITS`.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets [n, length] of the validation split, about `tokens` tokens."""
+        """Return about `tokens` tokens of the validation split: inputs and targets [n, length]."""
 
     @abstractmethod
     def token_array(self, split: str) -> TokenArray:
@@ -108,9 +108,9 @@ class Dataset(ABC):
         """Raise ConfigError if `split` has no window of `length` tokens."""
 
 
-def no_examples_error(text: str) -> ConfigError:
-    """Return the error for a text, named `text`, that is evaluated as a task."""
+def no_examples_error(name: str) -> ConfigError:
+    """Return the error for evaluating the text corpus `name` as a task."""
     return ConfigError(
-        f"evaluation.protocols: the protocol 'tasks' needs data=task_..., but the data '{text}' is"
+        f"evaluation.protocols: the protocol 'tasks' needs data=task_..., but the data '{name}' is"
         f" text; use other protocols"
     )

@@ -20,7 +20,7 @@ class HubCorpus(Corpus):
 
     Without a name, it is the dataset's only configuration. Only the files in `folder` are
     downloaded; by default, that is the folder called `name` or, without a name, the whole dataset.
-    They are kept in the Hub library's cache (HF_HOME); later runs need no network.
+    They are kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
     that matches this regular expression starts a new document. If one of the fractions is set,
@@ -92,9 +92,7 @@ class HubCorpus(Corpus):
 
     def _part(self, document: str, split: str) -> str:
         assert self._fractions is not None
-        if not self._assigns_by_hash:
-            return self._fractions.split_slice(document, split)
-        return document if self._fractions.assign_split(document.encode()) == split else ""
+        return self._fractions.part(document, split, whole=self._assigns_by_hash)
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
@@ -131,7 +129,8 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A request with a short timeout tests whether it is; if it is not, only the cache is used.
+        A request with a short timeout tests whether the Hub is reachable; otherwise, only the cache
+        is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

@@ -25,9 +25,9 @@ class PackagesCorpus(Corpus):
     so no package is in two splits. Test suites, bundled copies of other packages, files over
     500 kB and files that are not UTF-8 are left out. So are near-duplicates: files in which more
     than a fraction `max_overlap` of the distinct lines occur in earlier files. The order is test,
-    validation, train, and within a split by package name and path, so a duplicate is kept in the
-    test or validation split. The text depends on the installed versions, which constraints.txt
-    pins, and is identified by the hashes that pip recorded for its files.
+    validation, train, and within a split by package name and path, so of near-duplicates in two
+    splits, the one in the held-out split is kept. The text depends on the installed versions, which
+    constraints.txt pins, and is identified by the hashes that pip recorded for its files.
     """
 
     name = "python_packages"
@@ -37,8 +37,8 @@ class PackagesCorpus(Corpus):
             raise ConfigError(f"data.max_overlap={max_overlap} must be between 0 and 1")
         self._held_out = {"validation": list(validation), "test": list(test)}
         self._max_overlap = max_overlap
-        self._read: dict[str, list[tuple[str, str]]] = {}
-        self._seen: set[int] = set()
+        self._files_by_split: dict[str, list[tuple[str, str]]] = {}
+        self._seen_lines: set[int] = set()
 
     def splits(self) -> tuple[str, ...]:
         return SPLITS
@@ -57,11 +57,11 @@ class PackagesCorpus(Corpus):
     def _files(self, split: str) -> list[tuple[str, str]]:
         """Return paths and texts of a split, without near-duplicates; later splits are not read."""
         for name, sources in self._sources.items():
-            if split in self._read:
+            if split in self._files_by_split:
                 break
-            if name not in self._read:
-                self._read[name] = list(self._without_duplicates(sources))
-        return self._read[split]
+            if name not in self._files_by_split:
+                self._files_by_split[name] = list(self._without_duplicates(sources))
+        return self._files_by_split[split]
 
     def _without_duplicates(
         self, sources: Sequence[tuple[Distribution, PackagePath]]
@@ -69,9 +69,9 @@ class PackagesCorpus(Corpus):
         """Yield the files that are not near-duplicates of those of this and earlier splits."""
         for path, text in _texts(sources):
             lines = _line_hashes(text)
-            if lines and len(lines & self._seen) <= self._max_overlap * len(lines):
+            if lines and len(lines & self._seen_lines) <= self._max_overlap * len(lines):
                 yield path, text
-                self._seen |= lines
+                self._seen_lines |= lines
 
     @cached_property
     def _sources(self) -> dict[str, list[tuple[Distribution, PackagePath]]]:

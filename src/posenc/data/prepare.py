@@ -1,4 +1,4 @@
-"""Tokenizes a corpus into a cached folder that is named by a hash of corpus and tokenizer."""
+"""Tokenizes a corpus into a cache folder named after a hash of the corpus and the tokenizer."""
 
 import os
 import re
@@ -135,7 +135,7 @@ def _write_splits(
 
 
 def _count_documents(documents: Iterable[str], counts: Counter[str]) -> Iterator[str]:
-    """Yield the documents, counting them with their words and bytes."""
+    """Yield the documents, and count documents, words and bytes in `counts`."""
     for document in documents:
         counts["documents"] += 1
         counts["words"] += sum(len(line.split()) for line in split_lines(document))

@@ -30,7 +30,7 @@ META_TYPES: dict[str, Any] = {
 }
 """The keys of `meta.json` other than its own digest, and their types."""
 MAX_TOKENIZER_BYTES = 2**30
-"""The maximum size of a file other than the tokens, whose sizes `meta.json` has."""
+"""The maximum size of a file other than the token files, whose exact sizes `meta.json` implies."""
 META_READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that are raised by reading a corrupt `meta.json`."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
@@ -60,7 +60,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
         if (folder / "meta.json").is_file():
             meta = json.loads(read_text(folder / "meta.json"))
             reason = _corruption(folder, meta)
-        else:  # a pipe might never end
+        else:  # or it is not a regular file: reading a pipe might block forever
             reason = "meta.json is missing"
     except META_READ_ERRORS as error:
         reason = f"meta.json has unexpected contents ({describe_error(error)})"
@@ -85,9 +85,9 @@ def _corruption(folder: Path, meta: dict[str, Any]) -> str | None:
     if meta["fingerprint"] != folder.name:
         return f"it has the files of the corpus {abbreviate(meta['fingerprint'])}"
     if incomplete := [split for split, counts in meta["splits"].items() if COUNTS - counts.keys()]:
-        return f"meta.json lacks counts of the splits {', '.join(incomplete)}"
+        return f"meta.json lacks counts for the splits {', '.join(incomplete)}"
     if negative := [s for s, counts in meta["splits"].items() if min(counts.values()) < 0]:
-        return f"meta.json has negative counts of the splits {', '.join(negative)}"
+        return f"meta.json has negative counts for the splits {', '.join(negative)}"
     if not 0 <= meta["end_of_text"] < meta["vocab_size"]:
         return (
             f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"
@@ -127,7 +127,10 @@ def _corrupt_file(folder: Path, meta: dict[str, Any]) -> str | None:
     for name in sizes:
         highest = int(np.memmap(folder / name, dtype=meta["dtype"], mode="r").max())
         if highest >= meta["vocab_size"]:
-            return f"{name} contains token {highest} of a vocabulary of {meta['vocab_size']}"
+            return (
+                f"{name} contains the token id {highest}, but the vocabulary has only"
+                f" {meta['vocab_size']} tokens"
+            )
     _write_record(record, states)
     return None
 
@@ -140,7 +143,7 @@ def _digest(file: Path) -> str:
 def _read_record(file: Path) -> Any:
     try:
         return read_json(file)
-    except RunError:  # it is missing or corrupt, and is written again
+    except RunError:  # missing or corrupt; it is written again
         return None
 
 

@@ -85,9 +85,7 @@ class TextCorpus(Corpus):
     def _part(self, document: str, split: str) -> str:
         if self._fractions is None:
             return document
-        if not self._assigns_by_hash:
-            return self._fractions.split_slice(document, split)
-        return document if self._fractions.assign_split(document.encode()) == split else ""
+        return self._fractions.part(document, split, whole=self._assigns_by_hash)
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
@@ -142,14 +140,14 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
 
 def _check_folder_count(key: str, pattern: str) -> None:
     """Raise ConfigError if a pattern searches too many folders; `**` follows symlinks."""
-    folders = Path()
+    prefix = Path()
     for part in Path(pattern).expanduser().parts[:-1]:
-        top, folders = folders, folders / part
+        parent, prefix = prefix, prefix / part
         is_recursive = "**" in part
-        searched: Iterable[object] = glob.iglob(f"{folders}/")
+        searched: Iterable[object] = glob.iglob(f"{prefix}/")
         if is_recursive:
-            tops = glob.iglob(f"{top}/")
-            searched = chain.from_iterable(os.walk(folder, followlinks=True) for folder in tops)
+            roots = glob.iglob(f"{parent}/")
+            searched = chain.from_iterable(os.walk(root, followlinks=True) for root in roots)
         if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
             raise ConfigError(
                 f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, symlinks"

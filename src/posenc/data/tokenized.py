@@ -62,20 +62,20 @@ class TokenizedData(Dataset):
 
 
 class TrainingWindows:
-    """Consecutive windows of `length` tokens, reshuffled from `seed` in each epoch.
+    """Consecutive windows of `length` tokens, shuffled in each epoch with the seed (`seed`, epoch).
 
     The tokens of a batch depend only on the seed, the step and the batch size. The tokens after the
     last complete window are not used.
     """
 
-    def __init__(self, tokens: TokenArray, length: int, seed: int) -> None:
-        self.num_windows = len(tokens.tokens) // length
+    def __init__(self, text: TokenArray, length: int, seed: int) -> None:
+        self.num_windows = len(text.tokens) // length
         if self.num_windows == 0:
             raise ConfigError(
-                f"the train split has {len(tokens.tokens)} tokens, fewer than one window of"
+                f"the train split has {len(text.tokens)} tokens, fewer than one window of"
                 f" train_length={length}; use a shorter train_length or more text"
             )
-        self._tokens, self._length, self._seed = tokens, length, seed
+        self._text, self._length, self._seed = text, length, seed
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
@@ -83,7 +83,7 @@ class TrainingWindows:
         for index in range(step * size, (step + 1) * size):
             epoch, index_in_epoch = divmod(index, self.num_windows)
             windows.append(_permutation(self._seed, epoch, self.num_windows)[index_in_epoch])
-        return self._tokens.windows(np.array(windows) * self._length, self._length)
+        return self._text.windows(np.array(windows) * self._length, self._length)
 
     def starts(self, num_windows: int) -> NDArray[np.int64]:
         """Return the sorted start positions of the first `num_windows` training windows."""
@@ -92,18 +92,19 @@ class TrainingWindows:
 
     def token_rows(self, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the windows at `starts`, each with the token before it: [n, length + 1]."""
-        inputs, targets = self._tokens.windows(starts, self._length)
+        inputs, targets = self._text.windows(starts, self._length)
         return np.concatenate([inputs[:, :1].numpy(), targets.numpy()], axis=1)
 
 
-def evenly_spaced_windows(
-    tokens: TokenArray, length: int, num_tokens: int
-) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets [n, length] of evenly spaced windows, about `num_tokens` tokens."""
-    available = len(tokens.tokens) // length
+def evenly_spaced_windows(text: TokenArray, length: int, num_tokens: int) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets [n, length] of evenly spaced windows.
+
+    The windows have about `num_tokens` tokens in all.
+    """
+    available = len(text.tokens) // length
     num_windows = min(available, max(1, num_tokens // length))
     windows = np.unique(np.linspace(0, available - 1, num_windows).astype(int))
-    return tokens.windows(windows * length, length)
+    return text.windows(windows * length, length)
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
     score_h(i, j) += -m_h (i - j),   m_h = 2^(-8h/H),  h = 1 .. H, for H a power of two
 
-For other H the authors' code takes the slopes of the next smaller power of two, then every other
+For other H, the authors' code takes the slopes of the next smaller power of two, then every other
 slope of the next larger one (fairseq/models/transformer.py, get_slopes). The formula itself, as in
 FlexAttention's examples, gives other slopes: 0.63 instead of 0.5 for the first of 12 heads. The
 bias is not divided by sqrt(d). Slopes are [H]; the bias is [H, R, K] for distances [R, K].
@@ -33,8 +33,8 @@ def authors_slopes(heads: int) -> list[float]:
 class Alibi(FormulaBias):
     """A penalty proportional to distance, with one slope per head.
 
-    With `trainable` the slopes are learnable parameters that start from these values. The paper
-    found this slower and no better (footnote 11).
+    With `trainable`, the slopes are learnable, initialized to the fixed ones. The paper found
+    learnable slopes slower and no better (footnote 11).
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encodin
 
 
 class AlibiPi(Wrapper):
-    """ALiBi with slopes divided by `factor`, or, if that is None, by T / L beyond L."""
+    """ALiBi with slopes divided by `factor` or, if that is None, by max(1, T / L)."""
 
     def __init__(
         self, geometry: Geometry, *, inner: EncodingFactory, factor: float | None = None
@@ -33,6 +33,7 @@ class AlibiPi(Wrapper):
                 f" a wrapper around it such as window"
             )
         self.factor = factor
+        # 1 if `factor` is None: `positions` then scales the distances.
         self.fixed_factor = scaling_factor(factor, geometry.train_length, geometry.train_length)
         if factor is None:
             self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}

@@ -170,7 +170,7 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step with the fraction of training complete after it."""
+        """Called before each training step with the fraction of training done after that step."""
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""

@@ -16,7 +16,7 @@ from posenc.encodings.fox import CumulativeBias, per_head_weight, project
 
 
 class Cable(CumulativeBias):
-    """A penalty: the sum of one non-negative step per token, times a weight per query."""
+    """A non-negative step per token, summed from key to query, times a weight per query."""
 
     def __init__(self, geometry: Geometry, *, weighted: bool = True) -> None:
         super().__init__(geometry)

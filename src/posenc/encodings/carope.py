@@ -1,13 +1,13 @@
-"""CARoPE: RoPE with a frequency per head that depends on the token (Veisi et al. 2025, section 2).
+"""CARoPE: RoPE with a frequency per head and token (Veisi et al. 2025, 2507.23083, section 2).
 
     q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,
     A_t = sum_{l <= t} f(x_l)^p  for pair p,   f(x) = 1 / (softplus(w . x + b) + 1)
 
 With f = base^(-2/d), this is RoPE, from which the paper starts training. The paper's formula has
 no b; without it, w = 0 would give f = 1/(ln 2 + 1), whatever the base. Here, w [layers, H, D]
-starts at 0 and b at the value for which f is RoPE's; the parameter [layers, H] is the difference
-from this value. In the paper, x is the token's embedding; here, it is the input of the attention
-layer. We know of no code by the authors. q, k [B, H, T, d]; pos is not used.
+starts at 0 and b at the value for which f is RoPE's; the parameter `offset` [layers, H] is the
+difference from this value. In the paper, x is the token's embedding; here, it is the input of the
+attention layer. We know of no code by the authors. q, k [B, H, T, d]; pos is not used.
 """
 
 import math
@@ -33,11 +33,11 @@ class CaRope(PerLayer):
                 f" must be finite and more than 1"
             )
         self.layout = layout
-        heads = (geometry.layers, geometry.heads)
-        self.weight = nn.Parameter(torch.zeros(*heads, geometry.width))
-        self.offset = nn.Parameter(torch.zeros(heads))
-        inverse = math.expm1(2 / geometry.head_width * math.log(base))  # softplus(b) = 1/f - 1
-        self.initial_offset = inverse + math.log(-math.expm1(-inverse))
+        shape = (geometry.layers, geometry.heads)
+        self.weight = nn.Parameter(torch.zeros(*shape, geometry.width))
+        self.offset = nn.Parameter(torch.zeros(shape))
+        softplus_b = math.expm1(2 / geometry.head_width * math.log(base))  # 1/f - 1
+        self.initial_offset = softplus_b + math.log(-math.expm1(-softplus_b))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         return rotate_by_angles(q, k, self.angles(x)[..., None, :], self.layout)

@@ -5,8 +5,8 @@
 
 The sum includes the query's own key: p_ii = g_ii. e [layers, d, npos_max] starts at zero and is
 shared by the heads. Sources disagree on the scale: the listing adds q . e unscaled, whereas the
-authors' repository (facebookresearch/RAM) divides it by sqrt(d) unless --cope-nodiv is passed, as
-does `scaled` here.
+authors' repository (facebookresearch/RAM) divides it by sqrt(d) unless --cope-nodiv is passed;
+`scaled` selects this division.
 """
 
 import torch

@@ -3,7 +3,7 @@
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
 f is Linear(2H, mlp_width), LeakyReLU(0.01), Linear(mlp_width, H), with PyTorch's initialization.
-For each pair (i, j) its input is the logits of all heads, then their biases, as in the authors'
+For each pair (i, j), its input is the logits of all heads, then their biases, as in the authors'
 repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even if that
 is KERPLE or FIRE, whose parameters all layers share when they are used alone. The FIRE in the DAPE
 repository differs from the FIRE paper (half the initial threshold, LeakyReLU). Here `inner=fire`
@@ -27,7 +27,7 @@ UNSUPPORTED_HOOKS = (
 
 
 class Dape(PerLayer):
-    """The bias of `inner`, corrected by an MLP of that bias and of the logits of all heads."""
+    """The bias of `inner` plus an MLP of the logits and biases of all heads."""
 
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory, mlp_width: int = 32) -> None:
         super().__init__(geometry)

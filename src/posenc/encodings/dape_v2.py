@@ -20,7 +20,7 @@ from posenc.encodings.wrapper import EncodingFactory
 
 
 class DapeV2(Dape):
-    """DAPE whose correction of a score depends on the scores of the neighboring keys as well."""
+    """DAPE whose correction of a score also depends on the scores of neighboring keys."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class DapeV2(Dape):
             p[self.layer].to(inputs.dtype)
             for p in (self.first_weight, self.first_offset, self.second_weight, self.second_offset)
         )
-        # The hidden units at `reach` positions after the last key are needed as well.
+        # The second convolution also reads the `reach` hidden units after the last key.
         hidden = self._convolve(pad(inputs, (self.reach, 2 * self.reach)), first, a)
         return bias + self._convolve(pad(leaky_relu(hidden, 0.01), (self.reach, 0)), second, b)
 

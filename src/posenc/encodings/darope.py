@@ -5,9 +5,9 @@
     c_h(x_m) = L sigmoid(w_h . x_m + a_h logit((m + 0.5) / L))
 
 w [layers, H, D] ~ N(0, 0.01); a [layers, H] starts at 0.5. c is between 0 and L, so the pairs that
-use it never complete a rotation. The logit is defined for positions from 0 to L - 1; here,
-it keeps its last value beyond them (not from the paper). We know of no code by the authors. q, k
-[B, H, T, d]; pos [T].
+use it never complete a rotation. The logit is defined for positions from 0 to L - 1; here, it keeps
+its last value beyond them (not from the paper). We know of no code by the authors.
+q, k [B, H, T, d]; pos [T].
 """
 
 import math
@@ -25,7 +25,7 @@ from posenc.encodings.spectra import geometric
 class DaRope(PerLayer):
     """Rotates low-frequency pairs by a function of content and position instead of by position.
 
-    `base` is that of RoPE's frequencies f_p = base^(-2p/d).
+    RoPE's frequencies are f_p = base^(-2p/d).
     """
 
     limitations: Mapping[str, str] = {
@@ -39,7 +39,7 @@ class DaRope(PerLayer):
         if geometry.head_width % 2:
             raise ValueError(f"the head width {geometry.head_width} must be even")
         self.layout = layout
-        length, heads = geometry.train_length, (geometry.layers, geometry.heads)
+        length, shape = geometry.train_length, (geometry.layers, geometry.heads)
         self.frequencies, _ = geometric(geometry.head_width, length, length, base=base)
         self.fast = self.frequencies >= 2 * math.pi / length
         if self.fast.all():
@@ -47,8 +47,8 @@ class DaRope(PerLayer):
                 f"base={base}: every pair completes a rotation within the {length} tokens of"
                 f" train_length, so no position would be learned; use a larger base"
             )
-        self.weight = nn.Parameter(0.1 * torch.randn(*heads, geometry.width))
-        self.slope = nn.Parameter(torch.full(heads, 0.5))
+        self.weight = nn.Parameter(0.1 * torch.randn(*shape, geometry.width))
+        self.slope = nn.Parameter(torch.full(shape, 0.5))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = self.frequencies.to(x.device)

@@ -3,7 +3,7 @@
 For the last `dropped_fraction` of training, and in evaluation afterward, no layer uses the inner
 encoding. Once it is dropped, scores in sequences of T > L tokens are multiplied by
 1 + scale ln(T / L), where L is the training length (appendix; the paper fits a scale of 0.412 for a
-model trained from scratch and of 0.103 for SmolLM).
+model trained from scratch and 0.103 for SmolLM).
 """
 
 import math
@@ -20,9 +20,10 @@ LENGTH_TEMPERATURE_REASON = (
 
 
 class Drope(Wrapper):
-    """The inner encoding until it is dropped, and no encoding afterward.
+    """The inner encoding until it is dropped, and no positional encoding afterward.
 
-    Once it is dropped, `limitations` contains `prefix` unless `scale` is 0.
+    Once it is dropped, its limitations and its maximum length no longer apply; `limitations` then
+    contains `prefix_consistent` unless `scale` is 0.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Drope(Wrapper):
         self.dropped_fraction, self.scale = dropped_fraction, scale
         self.nope = Encoding(geometry)
         self.dropped = False
-        self._limitations_before = self.limitations
+        self._inner_limitations = self.limitations
 
     @property
     def active(self) -> Encoding:
@@ -65,9 +66,11 @@ class Drope(Wrapper):
 
     def _set_dropped(self, dropped: bool) -> None:
         self.dropped = dropped
-        self.limitations = self._limitations_before
-        if dropped and self.scale:
-            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
+        reasons = {"prefix_consistent": LENGTH_TEMPERATURE_REASON} if self.scale else {}
+        self.limitations = reasons if dropped else self._inner_limitations
+
+    def max_length(self) -> int | None:
+        return None if self.dropped else super().max_length()
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)

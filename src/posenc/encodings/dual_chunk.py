@@ -6,10 +6,10 @@
         min(2c - 1, chunk)           in older chunks
     mu = 1 + s ln(T / L)             1 up to the training length L, or with s = 0
 
-No distance is larger than the chunk. As in HKUNLP/ChunkLlama (chunkllama_attn_replace.py), chunk is
-3L/4, local is L/8 and s is 0.05; the paper's results have no mu (s = 0). i and j count from the
-first position of the sequence. The encoding can be applied to a trained RoPE model without
-fine-tuning. q, k [B, H, T, d]; pos [T].
+No distance is larger than the chunk size. As in HKUNLP/ChunkLlama (chunkllama_attn_replace.py), the
+defaults are chunk = 3L/4, local = L/8 and s = 0.05; the paper's results are without mu (s = 0). i
+and j count from the first position of the sequence. The encoding can be applied to a trained RoPE
+model without fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 import math

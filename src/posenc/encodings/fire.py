@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posenc.encodings.base import Encoding, Geometry
 
-GROUP_SIZE = 2**18  # query-key pairs in a group of columns
+GROUP_SIZE = 2**18  # maximum number of query-key pairs in a group of columns
 MAX_INITIAL = 1e6  # keeps the product of c and T well within the range of float32
 
 
@@ -51,14 +51,14 @@ class Fire(Encoding):
         dtype = distance.dtype
         threshold = (self.multiplier.to(dtype) * self.init_threshold).abs()
         normalizer = self._psi(torch.maximum(pos_q.to(dtype), threshold)) + 1e-6
-        relative = self._psi(distance.clamp(min=0)) / normalizer  # [R, K] or [B, 1, R, K]
-        if relative.ndim > 2:
-            relative = relative.squeeze(1)
+        ratio = self._psi(distance.clamp(min=0)) / normalizer  # [R, K] or [B, 1, R, K]
+        if ratio.ndim > 2:
+            ratio = ratio.squeeze(1)
         heads = head.flatten()
         w, a = (p.to(dtype) for p in (self.first.weight.squeeze(1), self.first.bias))
         v, b = (p.to(dtype)[heads] for p in (self.second.weight, self.second.bias))
-        out = scalar_mlp(relative.flatten(0, -2), w, a, v, b)
-        return out.unflatten(1, relative.shape[:-1]).movedim(0, -3)
+        out = scalar_mlp(ratio.flatten(0, -2), w, a, v, b)
+        return out.unflatten(1, ratio.shape[:-1]).movedim(0, -3)
 
     def _psi(self, x: Tensor) -> Tensor:
         return torch.log1p((self.c.to(x.dtype) * x).abs())
@@ -68,14 +68,14 @@ class Fire(Encoding):
 def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
     """Return v relu(w x + a) + b [H, R, K] for x [R, K], w and a [F], v [H, F] and b [H].
 
-    The MLP is piecewise linear in x. x is processed in groups of columns, which have similar
-    distances: most groups lie in one or two pieces. This is a custom operator because the number of
-    pieces depends on values, which torch.compile and fake tensors do not support.
+    The MLP is piecewise linear in x. x is processed in groups of columns with similar distances, so
+    that most groups lie in one or two pieces. This is a custom operator because the groups depend
+    on the values of tensors, which torch.compile and fake tensors do not support.
     """
     pieces = _pieces(w, a)
     w, a, v = w[pieces.order], a[pieces.order], v[:, pieces.order]
     slopes, offsets = (v * w) @ pieces.active.T, (v * a) @ pieces.active.T + b[:, None]
-    jumps = v * w.abs()  # the change of the slope at each knot
+    jumps = v * w.abs()  # the change in slope at each knot
     out = x.new_empty(len(v), *x.shape)
     for columns, first, last in _column_groups(x, pieces.knots):
         group, inputs = out[..., columns], x[:, columns]
@@ -97,7 +97,8 @@ def scalar_mlp_backward(
     w, a, v = w[order], a[order], v[:, order]
     slopes, jumps = (v * w) @ active.T, v * w.abs()
     grad_x, grad_b = torch.empty_like(x), v.new_zeros(len(v))
-    sums, weighted_sums = torch.zeros_like(v), torch.zeros_like(v)  # over x at which a unit is > 0
+    # Sums of grad and of grad * x over the x at which each unit is positive.
+    sums, weighted_sums = torch.zeros_like(v), torch.zeros_like(v)
     for columns, first, last in _column_groups(x, pieces.knots):
         grad, inputs = grad_out[..., columns].flatten(1), x[:, columns].flatten()
         passed = (inputs > pieces.knots[first:last, None]).to(x.dtype)
@@ -105,7 +106,7 @@ def scalar_mlp_backward(
         totals, weighted = grad @ terms.T, grad @ (terms * inputs).T
         sums.addmm_(totals[:, -1:], active[first : first + 1])
         weighted_sums.addmm_(weighted[:, -1:], active[first : first + 1])
-        sign = w[first:last].sign()  # a rising unit is > 0 beyond its knot, a falling one before it
+        sign = w[first:last].sign()  # w > 0: the unit is active beyond its knot; w < 0: before it
         sums[:, first:last] += sign * totals[:, :-1]
         weighted_sums[:, first:last] += sign * weighted[:, :-1]
         by_term = torch.cat([jumps[:, first:last], slopes[:, first, None]], dim=1).T @ grad
@@ -143,11 +144,11 @@ scalar_mlp.register_autograd(_backward, setup_context=_save_inputs)
 
 
 class Pieces(NamedTuple):
-    """The pieces of a sum of units relu(w x + a).
+    """The linear pieces of a sum of units relu(w x + a), separated by the units' knots -a / w.
 
-    `knots` [F] are sorted; a unit without a slope has its knot at infinity. `order` [F] are the
-    indices of their units. `active` [F + 1, F] is 1 for the units, in this order, that are > 0
-    beyond the first p knots and before the others.
+    `knots` [F] are sorted; a unit with w = 0 has its knot at infinity. `order` [F] holds the index
+    of each knot's unit. Row p of `active` [F + 1, F] is 1 for the units, in this order, that are
+    positive between the first p knots and the others.
     """
 
     knots: Tensor
@@ -158,7 +159,8 @@ class Pieces(NamedTuple):
 def _pieces(w: Tensor, a: Tensor) -> Pieces:
     infinity = torch.full_like(w, torch.inf)
     knots = torch.where(w == 0, infinity, -a / w)
-    # A falling unit is 0 at its knot, so the knot is passed there.
+    # x is beyond a knot if x > knot. A unit with w < 0 is already 0 at its knot, so that knot is
+    # moved to the next smaller float.
     knots, order = torch.where(w < 0, knots.nextafter(-infinity), knots).sort()
     w, a = w[order], a[order]
     passed = torch.ones(len(w) + 1, len(w), device=w.device).tril(-1).bool()
@@ -167,15 +169,16 @@ def _pieces(w: Tensor, a: Tensor) -> Pieces:
 
 
 def _column_groups(x: Tensor, knots: Tensor) -> Iterator[tuple[slice, int, int]]:
-    """Yield groups of columns of x [R, K], and the range of the knots among their values.
+    """Yield groups of columns of x [R, K], each with the range of the knots within its values.
 
-    If columns are in the order of their distances, as in text, most of them have no knot among
-    their values. A group then has all consecutive columns with or without one.
+    If the columns are ordered by distance, as in text, most of them have no knot within their
+    values. Consecutive columns then form a group if they lie in the same piece, or if all of them
+    have knots within their values.
     """
     first, last = torch.searchsorted(knots, torch.stack([x.amin(0), x.amax(0)]))
     piece = torch.where(first == last, first, -1)
     starts = [0, *((piece[1:] != piece[:-1]).nonzero().flatten() + 1).tolist()]
-    if len(starts) > 2 * len(knots) + 1:  # the columns have another order
+    if len(starts) > 2 * len(knots) + 1:  # the columns are not ordered by distance
         starts = [0]
     width = max(1, GROUP_SIZE // len(x))
     for begin, end in pairwise([*starts, x.shape[1]]):

@@ -1,6 +1,6 @@
 """FoPE, Fourier position embedding (Hua et al. 2024, 2412.17739).
 
-    q_m -> C(m) q_m + S(m) rotate_half(q_m), and k in the same way,
+    q_m -> C(m) q_m + S(m) rotate_half(q_m), and likewise for k,
     C_c(m) = sum_p A_pc cos(m f_p),  S_c(m) = sum_p B_pc sin(m f_p)   for pairs c < n',
     C_c(m) = S_c(m) = 1                                               for the other pairs
 
@@ -38,8 +38,8 @@ class Fope(PerLayer):
         width, length = geometry.head_width, geometry.train_length
         if width % 2 or width < 4 or not 0 <= gain < math.inf:
             raise ValueError(
-                f"the head width {width} must be even and at least 4, and gain={gain} finite and"
-                f" not negative"
+                f"the head width {width} must be even and at least 4, and gain={gain} must be"
+                f" non-negative and finite"
             )
         spectrum, _ = hope(width, length, length, base=base)
         self.frequencies = spectrum[spectrum > 0]

@@ -116,6 +116,6 @@ def per_head_weight(geometry: Geometry) -> nn.Parameter:
 
 
 def project(x: Tensor, weight: Tensor) -> Tensor:
-    """Return W x [B, H, T, 1] for x [B, T, D], computed in at least float32, as float64."""
+    """Return W x [B, H, T, 1] in float64 for x [B, T, D], multiplied in at least float32."""
     dtype = torch.promote_types(x.dtype, torch.float32)
     return (weight.to(dtype) @ x.to(dtype).mT).double()[..., None]

@@ -1,8 +1,8 @@
 """Cosines and sines of position times frequency, for one or more axes.
 
-Every axis has a spectrum of its own (SinusoidalFrequencies), or the axes divide one spectrum among
-them (SectionedFrequencies, M-RoPE). Angles are computed in float64: in float32 the error reaches
-1e-3 at position 100,000.
+Every axis has a spectrum of its own (SinusoidalFrequencies), or the frequencies of one spectrum are
+divided among the axes (SectionedFrequencies, M-RoPE). Angles are computed in float64: in float32,
+the error reaches 1e-3 at position 100,000.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ class SinusoidalFrequencies(nn.Module):
     """The width/2 frequencies of a spectrum, fixed or with a learnable offset.
 
     With `trainable`, a learnable offset that starts at zero is added to the frequencies, so that
-    the initial frequencies are exact in any precision. `limitations` contains `prefix` if the
-    frequencies depend on the length of the sequence.
+    the initial frequencies are exact in any precision. `limitations` contains `prefix_consistent`
+    if the frequencies depend on the length of the sequence.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SinusoidalFrequencies(nn.Module):
     def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:
         """Return float64 frequencies [axes, width/2/axes] and the attention factor.
 
-        Every axis gets the spectrum of an equal part of the width. Raises ValueError if the width
+        Every axis gets the spectrum for an equal part of the width. Raises ValueError if the width
         cannot be split into pairs for that many axes.
         """
         if self.width % (2 * axes):
@@ -132,7 +132,7 @@ def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) 
         if last >= num_pairs:
             raise ValueError(
                 f"sections={list(sections)} cannot be interleaved: axis {axis} would need pair"
-                f" {last} of {num_pairs}; make the first section the largest"
+                f" {last}, but the last pair is {num_pairs - 1}; make the first section the largest"
             )
         axis_of_pair[axis : last + 1 : axes] = axis
     return axis_of_pair

@@ -6,7 +6,7 @@ with g = softplus, ALiBi's slopes m and omega = softplus(w) for learnable w [lay
 model-architectures/GRAPE (llama-mha-grape-a-{keygated,querygated,querykeygated}.py): u and v
 [layers, H, d] are learnable and divided by their norms, omega is initially `initial_rate`, and
 `gate=key` and `gate=query` omit the other gate. The paper's formula has neither the slopes nor the
-division. The repository normalizes q and k first; that is a property of the model and not included.
+norms. The repository normalizes q and k first; that is a property of the model and not included.
 """
 
 import math
@@ -75,7 +75,7 @@ class GrapeA(PerLayer):
     def _gates(self, states: Tensor, vectors: Tensor | None) -> Tensor:
         """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of states [B, H, T, d].
 
-        If the gate is omitted, returns 0 in the shape [1, 1, 1, 1].
+        If the gate is omitted, returns 0 with shape [1, 1, 1, 1].
         """
         dtype = torch.promote_types(states.dtype, torch.float32)
         if vectors is None:

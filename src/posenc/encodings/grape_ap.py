@@ -7,9 +7,9 @@
 
 m are ALiBi's slopes, n is RMS normalization, and R(l) rotates all pairs of the r channels by l
 radians. W_p [layers, H, r, D] ~ N(0, 0.25/D). Eq. 5.1 does not rotate the query side, so the bias
-depends on the positions themselves, modulo 2 pi; the authors' code (model-architectures/GRAPE,
-llama-mha-grape-ap-v1.py) does not normalize it either. It rotates in the opposite direction, which
-is equivalent to permuting the channels. `relative` is not in the paper.
+depends on absolute positions, modulo 2 pi. The authors' code (model-architectures/GRAPE,
+llama-mha-grape-ap-v1.py) does not normalize the query side either, and it rotates in the opposite
+direction, which is equivalent to permuting the channels. `relative` is not in the paper.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid, rms_norm
 from posenc.encodings.alibi import authors_slopes
 from posenc.encodings.base import Geometry, PerLayer
 
-EPSILON = torch.finfo(torch.float32).eps  # PyTorch's default in float32, for every dtype
+EPSILON = torch.finfo(torch.float32).eps  # PyTorch's default for float32, used for every dtype
 
 
 class GrapeAP(PerLayer):
@@ -43,14 +43,17 @@ class GrapeAP(PerLayer):
         self.weight = nn.Parameter(0.5 * geometry.width**-0.5 * torch.randn(shape))
         if variant != "relative":
             self.limitations = {
-                "shift_invariant": "only keys are rotated, not the query they are compared to"
+                "shift_invariant": "only keys are rotated, not the query they are compared with"
             }
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         if distance.ndim > 2 and self.variant != "relative":
-            raise ValueError(f"grape_ap with variant={self.variant} does not take coordinates")
+            raise ValueError(
+                f"grape_ap with variant={self.variant} does not take coordinates; choose"
+                f" variant=relative"
+            )
         dtype, (rows, length) = torch.promote_types(q.dtype, torch.float32), distance.shape[-2:]
         p = x.to(dtype)[:, None] @ self.weight[self.layer].to(dtype).mT  # [B, H, K, r]
         keys = rms_norm(p, p.shape[-1:], eps=EPSILON)

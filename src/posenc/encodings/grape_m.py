@@ -1,12 +1,13 @@
-"""Contextual GRAPE-M: RoPE over learned phases (model-architectures/GRAPE, grape-m-ctx).
+"""Contextual GRAPE-M: RoPE with learned phases (model-architectures/GRAPE, grape-m-ctx).
 
     q_i -> R(Phi_i) q_i,  k_j -> R(Phi_j) k_j,   Phi_t = sum_{l < t} g(w . x_l + b)
 
 R(Phi) rotates pair c by Phi f_c. w [layers, D] ~ N(0, 0.25/D), b [layers] and ln f [layers, d/2]
 are learnable; f starts as RoPE's frequencies. g(z) is softplus(z) in some versions of the
-repository and sigmoid(z / 16) in others. In both, b = ln(e^rate - 1), so that softplus starts near
-`initial_rate` and sigmoid near 0.39 for a rate of 0.001. The repository rotates in the opposite
-direction, which is equivalent to permuting the channels. q, k [B, H, T, d]; pos is not used.
+repository and sigmoid(z / 16) in others. In both, b starts at ln(e^rate - 1), so that g starts near
+`initial_rate` with softplus, and near 0.39 with sigmoid if the rate is 0.001. The repository
+rotates in the opposite direction, which is equivalent to permuting the channels.
+q, k [B, H, T, d]; pos is not used.
 """
 
 import math

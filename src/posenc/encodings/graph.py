@@ -28,7 +28,7 @@ def degrees(adjacency: Tensor) -> Tensor:
 
 
 def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
-    """Return the probability that a random walk returns to its start, after 1 .. walk_length steps.
+    """Return the probabilities of being back at the start after 1 .. walk_length random steps.
 
     They are [B, T, walk_length] for adjacency matrices [B, T, T], and 0 for nodes without edges.
     """
@@ -42,7 +42,7 @@ def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
 
 
 class RandomWalk(Encoding):
-    """Adds the return probabilities of random walks, mapped to the model's width."""
+    """Adds the return probabilities of random walks, projected to the model's width."""
 
     limitations: Mapping[str, str] = {"prefix_consistent": LAST_NODE_REASON}
 
@@ -54,7 +54,7 @@ class RandomWalk(Encoding):
         self.project = nn.Linear(walk_length, geometry.width)
 
     def positions(self, length: int, device: torch.device) -> Tensor:
-        """Return the walks' return probabilities [1, T, walk_length] at the nodes of a path.
+        """Return `return_probabilities` [1, T, walk_length] for the nodes of a path.
 
         They depend only on the distance to the nearer end, up to `walk_length`, so they are
         computed on a short path and looked up by that distance.

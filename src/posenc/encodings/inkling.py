@@ -5,12 +5,13 @@
 
 Every layer has its own W [H, r, D] and P [r, E], both initialized from N(0, 0.02^2); the heads
 share P. Every `every`-th layer is global: E is `extent`, and tau is as above. The others have a
-window of E tokens, and tau = 1. Nothing is rotated, so beyond E, tau is a global layer's only
-positional signal. i is the position of the query. Unlike in the authors' code, the last layer is
-always global; the 66 layers of their model are a multiple of 6.
+window of E = `size` tokens, and tau = 1. Nothing is rotated, so beyond E, tau is a global layer's
+only positional signal. i is the position of the query. Unlike in the authors' code, the last layer
+is always global; the 66 layers of their model are a multiple of 6.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
-keys and values; both are properties of the model and not included. Without n0, its tau is 1.
+keys and values; both are properties of the model and not included. In the authors' code, tau is 1
+in all layers if n0 is not set.
 """
 
 import torch
@@ -67,9 +68,9 @@ class Inkling(PerLayer):
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
-        queries = x[:, None, -q.shape[-2] :].to(dtype)  # [B, 1, R, D]
+        query_states = x[:, None, -q.shape[-2] :].to(dtype)  # [B, 1, R, D]
         curves = self.curves[self.layer].to(dtype)
-        biases = queries @ self.weight[self.layer].to(dtype).mT @ curves  # [B, H, R, E]
+        biases = query_states @ self.weight[self.layer].to(dtype).mT @ curves  # [B, H, R, E]
         index = distance.clamp(0, curves.shape[-1] - 1).long().expand(*biases.shape[:2], -1, -1)
         outside = (distance < 0) | (distance >= curves.shape[-1])
         tau = self.temperature(pos_q).to(dtype)

@@ -7,7 +7,7 @@
 x [B, T, D], positions m [T]. These are the first steps of "You could have designed state of the art
 positional encoding" (Fleetwood 2024). Fleetwood divides by T; dividing by T - 1 covers [0, 1],
 including both ends. With fewer than D binary digits, channel c holds digit floor(c digits / D), and
-positions repeat after 2^digits.
+the encoding repeats every 2^digits positions.
 
 Layer norm subtracts the mean over the channels. In a pre-norm model with model.norm=layer_norm the
 first two encodings are therefore equivalent to no positional encoding; with rms_norm they are not.
@@ -45,7 +45,7 @@ class ScaledIntegers(Encoding):
 
 
 class Binary(Encoding):
-    """Adds the lowest `digits` binary digits of the position; null means one digit per channel."""
+    """Adds the lowest `digits` binary digits of the position; None means one digit per channel."""
 
     def __init__(self, geometry: Geometry, *, digits: int | None = None) -> None:
         super().__init__(geometry)

@@ -37,7 +37,8 @@ class Interleave(Encoding):
         )
         if equals_nope(self.first) and equals_nope(self.second):
             raise ValueError(
-                "neither first nor second encodes positions, so the choice of layers has no effect"
+                "neither first nor second encodes positions, so the choice of layers has no effect;"
+                " choose another encoding for one of them, such as rope"
             )
         self.limitations = {**self.first.limitations, **self.second.limitations}
 
@@ -78,7 +79,7 @@ def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
 
 
 def _pattern_from_every(every: int, layers: int) -> str:
-    """Return `every` - 1 letters S and one L; raises ValueError unless both have a layer."""
+    """Return `every` - 1 letters S and one L; raises ValueError unless both letters get a layer."""
     if not 2 <= every <= layers:
         remedy = f"choose 2 to {layers}, or use more layers" if layers >= 2 else "use more layers"
         raise ValueError(

@@ -2,8 +2,8 @@
 
     score_h(i, j) += -ln(1 + b_h(i, j)^2),   b_h(i, j) = g_h(i) (S_h(i) - S_h(j)) as in cable.py
 
-The penalty grows with the logarithm of the distance, as in KERPLE. This form is not
-in the authors' repository. The bias [B, H, R, K] does not factorize.
+The penalty grows with the logarithm of the distance, as in KERPLE. This form is not in the authors'
+repository. The bias [B, H, R, K] does not factorize.
 """
 
 from torch import Tensor

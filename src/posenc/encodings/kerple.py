@@ -54,8 +54,8 @@ class KerplePower(FormulaBias):
 def clamp_in_place(parameter: nn.Parameter, maximum: float | None = None) -> nn.Parameter:
     """Clamp the parameter in place, as the authors do, so that it always receives a gradient.
 
-    It is clamped again in each layer, which does not change it. With no_grad() instead of `data`,
-    autograd would report that as an in-place change of a tensor that it has saved.
+    Every layer clamps it again, which changes nothing. With no_grad() instead of `data`, autograd
+    would report this as an in-place change of a tensor that it has saved.
     """
     parameter.data.clamp_(min=MIN_PARAMETER, max=maximum)
     return parameter

@@ -13,7 +13,7 @@ from posenc.encodings.coordinates import require_1d_positions
 
 
 class Learned(Encoding):
-    """One learned embedding per position, up to `max_length`; null means the training length."""
+    """One learned embedding per position, up to `max_length`; None means the training length."""
 
     limitations: Mapping[str, str] = {"any_length": "the table has a fixed number of rows"}
 
@@ -35,7 +35,8 @@ class Learned(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         if len(require_1d_positions(pos, "learned")) > self.max_length():
             raise ValueError(
-                f"{len(pos)} positions, but the table has only max_length={self.max_length()} rows"
+                f"{len(pos)} positions exceed the max_length={self.max_length()} rows of the table;"
+                f" use shorter sequences or a larger encoding.max_length"
             )
         return x + self.table[pos].to(x.dtype)
 

@@ -3,7 +3,7 @@
     q_i -> R(p_i) q_i,  k_j -> R(p_j) k_j,   R(p) = exp(sum_a p_a/E (U_a - U_a^T))
 
 R rotates each block of b channels by a matrix exponential. U is strictly upper triangular, is
-learned per layer, head and block, and starts uniformly distributed over [0, 2 pi]. The authors
+learned per layer, axis, head and block, and is initialized uniformly over [0, 2 pi]. The authors
 scale coordinates so that those of a training image end at 1; here, they are divided by the
 `extent` E. Scores depend only on p_i - p_j if there is one axis; otherwise, the matrices of the
 axes do not commute. q, k [B, H, T, d]; pos [B, T, axes], or [T], which is used on every axis.
@@ -60,20 +60,20 @@ class LieRE(PerLayer):
 def exp_multiples(matrices: Tensor, scales: Tensor) -> Tensor:
     """Return exp(s A) [B, H, T, n, b, b] for skew-symmetric A [H, n, b, b] and s [B, T, n or 1].
 
-    The eigenvectors are those of A for every s, so no exponential per token is needed.
+    The eigenvectors are those of A for every s, so no matrix exponential per token is needed.
     """
     values, vectors = torch.linalg.eigh(1j * matrices)  # A = V diag(-i values) V^H
-    parts = torch.einsum("hnim,hnjm->hnmij", vectors, vectors.conj())
+    projectors = torch.einsum("hnim,hnjm->hnmij", vectors, vectors.conj())
     angles = scales[:, None, :, :, None] * values[:, None]  # [B, H, T, n, b]
     cos, sin = (
         torch.einsum("bhtnm,hnmij->bhtnij", sinusoids, part)
-        for sinusoids, part in ((angles.cos(), parts.real), (angles.sin(), parts.imag))
+        for sinusoids, part in ((angles.cos(), projectors.real), (angles.sin(), projectors.imag))
     )
     return cos + sin
 
 
 def rotate_blocks(q: Tensor, k: Tensor, rotations: Tensor) -> tuple[Tensor, Tensor]:
-    """Rotate n blocks of b channels by matrices [B or 1, H, T, n, b, b]; others are unchanged."""
+    """Rotate n blocks of b channels by matrices [B or 1, H, T, n, b, b]; keep other channels."""
     dtype = torch.promote_types(q.dtype, torch.float32)
     rotations = rotations.to(dtype)
     width = rotations.shape[-3] * rotations.shape[-1]
@@ -88,7 +88,7 @@ def rotate_blocks(q: Tensor, k: Tensor, rotations: Tensor) -> tuple[Tensor, Tens
 
 
 def count_blocks(geometry: Geometry, axes: int, block_size: int) -> int:
-    """Return the number of blocks of a head; raises ValueError for invalid sizes."""
+    """Return the number of blocks per head; raises ValueError for invalid sizes."""
     if axes < 1 or not 2 <= block_size <= geometry.head_width:
         raise ValueError(
             f"axes={axes} must be at least 1, and block_size={block_size} from 2 to the head width"

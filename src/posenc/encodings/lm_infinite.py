@@ -48,7 +48,7 @@ class LmInfinite(Window):
         return self.active.bias(head, distance.clamp(max=self.size), pos_q)
 
     def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> None:
-        """Return None: a bias of limited distances does not factorize."""
+        """Return None: a bias of capped distances does not factorize."""
 
     def overrides(self, hook: str) -> bool:
         inner_hooks = {"rotate": "rotate", "rotation_index": "rotate", "bias": "bias"}

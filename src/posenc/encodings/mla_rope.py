@@ -3,10 +3,11 @@
     score(i, j) = (q_i . k_j + (R(i) W_q x_i) . (R(j) W_k x_j)) / sqrt(d + d_r)
 
 q and k, which are not rotated, are the content part. W_q [layers, H d_r, D] gives every head a
-rotary query, W_k [layers, d_r, D] one rotary key that all heads share; both are drawn like the
-model's projections, from N(0, 1/D). The model has no latent vectors: in DeepSeek-V2, k, the values
-and both kinds of queries are projections of compressed hidden states, so that only these and the
-rotary key need to be cached. q and k become [B, H, T, d + d_r].
+rotary query, W_k [layers, d_r, D] one rotary key that all heads share; both are initialized like
+the model's projections, from N(0, 1/D). The model here has no latent vectors: in DeepSeek-V2, k and
+the values are projections of one compressed vector per token, so that only this vector and the
+rotary key need to be cached, and both kinds of queries are projections of another one. q and k
+become [B, H, T, d + d_r].
 """
 
 import torch
@@ -45,10 +46,10 @@ class MlaRope(PerLayer):
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         heads, width = q.shape[1], q.shape[-1]
         cos, sin = self.sinusoids(pos, torch.promote_types(q.dtype, torch.float32))
-        queries, keys = (p[self.layer].to(q.dtype) for p in (self.query, self.key))
+        weight_q, weight_k = (p[self.layer].to(q.dtype) for p in (self.query, self.key))
         with torch.autocast(x.device.type, enabled=False):
-            rotary_q = (x.to(q.dtype) @ queries.mT).unflatten(-1, (heads, -1)).transpose(1, 2)
-            rotary_k = (x.to(q.dtype) @ keys.mT)[:, None]
+            rotary_q = (x.to(q.dtype) @ weight_q.mT).unflatten(-1, (heads, -1)).transpose(1, 2)
+            rotary_k = (x.to(q.dtype) @ weight_k.mT)[:, None]
         rotary_q, rotary_k = (
             rotate_pairs(part, cos, sin, "half").to(q.dtype) for part in (rotary_q, rotary_k)
         )

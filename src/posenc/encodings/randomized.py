@@ -143,10 +143,10 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")
     if not reads_positions(inner, min(2, max_length)):
-        used = [hook for hook in HOOKS if any(layer.overrides(hook) for layer in layers)]
-        detail = f" (its {' and '.join(used)} {'ignore' if used[1:] else 'ignores'} them)"
+        hooks = [hook for hook in HOOKS if any(layer.overrides(hook) for layer in layers)]
+        detail = f" (its {' and '.join(hooks)} {'ignore' if hooks[1:] else 'ignores'} them)"
         raise ValueError(
-            f"inner={name} does not use positions{detail if used else ''}, so randomizing them has"
+            f"inner={name} does not use positions{detail if hooks else ''}, so randomizing them has"
             f" no effect; choose another, such as rope"
         )
 
@@ -155,8 +155,8 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
     """Return whether any hook of the encoding, in any layer, reads the positions that it receives.
 
     Calls the hooks on `length` tokens and detects whether they use the position and distance
-    tensors. Overriding a hook is not sufficient: FoX, CABLE and CoPE override `content_bias`, but
-    ignore positions.
+    tensors. It is not enough to check which hooks are overridden: FoX, CABLE and CoPE override
+    `content_bias`, but ignore positions.
     """
     geometry = encoding.geometry
     x = torch.zeros(1, length, geometry.width)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.rotation_ranges import require_rope, rotate_near_and_far
+from posenc.encodings.rotation_ranges import default_window, require_rope, rotate_near_and_far
 from posenc.encodings.temperature import log_n_temperature
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
@@ -31,9 +31,7 @@ class ReRope(Wrapper):
     ) -> None:
         super().__init__(geometry, inner)
         require_rope(self.inner)
-        self.window_size = (
-            max(1, geometry.train_length // 4) if window_size is None else window_size
-        )
+        self.window_size = default_window(geometry) if window_size is None else window_size
         if self.window_size < 1:
             raise ValueError(f"window_size={window_size} must be at least 1 token")
         if log_n and geometry.train_length < 2:

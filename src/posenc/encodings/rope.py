@@ -74,7 +74,10 @@ def rotate_by_angles(q: Tensor, k: Tensor, angles: Tensor, layout: Layout) -> tu
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Rotate the pairs of x [B, H, T, d]; cos and sin are [(B,) T, axes, d/2/axes]."""
+    """Rotate the pairs of x [B, H, T, d].
+
+    cos and sin are [(B,) T, axes, d/2/axes], or [B, H, T, 1, d/2] if they differ between heads.
+    """
     if cos.ndim == 4:  # batched: insert the head axis
         cos, sin = cos[:, None], sin[:, None]
     parts = x.unflatten(-1, (cos.shape[-2], -1))

@@ -1,7 +1,7 @@
 """RoPE++ without additional heads: imaginary attention (Liu et al. 2025, 2512.07525).
 
-    real head:       score = (R(m) q_m) . (R(n) k_n)         = Re z / sqrt(d)
-    imaginary head:  score = (R(m - pi/2) q_m) . (R(n) k_n)  = Im z / sqrt(d)
+    real head:       score = (R(m) q_m) . (R(n) k_n) / sqrt(d)         = Re z / sqrt(d)
+    imaginary head:  score = (R(m - pi/2) q_m) . (R(n) k_n) / sqrt(d)  = Im z / sqrt(d)
 
 with z = sum_c q_c conj(k_c) e^(i (m - n) f_c), where each pair of channels is a complex number.
 R(m - pi/2) rotates every pair as R(m) does, and then by -pi/2. The modes are those of

@@ -8,11 +8,16 @@ key. The encodings can be applied to a trained RoPE model without fine-tuning.
 import torch
 from torch import Tensor
 
-from posenc.encodings.base import Encoding, layer_encodings
+from posenc.encodings.base import Encoding, Geometry, layer_encodings
 from posenc.encodings.partial_key_offset import PartialKeyOffset
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
 from posenc.encodings.wrapper import innermost_encoding
+
+
+def default_window(geometry: Geometry) -> int:
+    """Return a quarter of the training length: the distance in tokens up to which keys are near."""
+    return max(1, geometry.train_length // 4)
 
 
 def rotate_at(
@@ -23,7 +28,7 @@ def rotate_at(
     Each of the n pairs of `positions` holds the positions [T] of the queries and of the keys.
     """
     distinct = {id(pos): pos for pair in positions for pos in pair}
-    rotated = {key: encoding.rotate(x, q, k, pos) for key, pos in distinct.items()}
+    rotated = {pos_id: encoding.rotate(x, q, k, pos) for pos_id, pos in distinct.items()}
     queries = [rotated[id(pos_q)][0] for pos_q, _ in positions]
     keys = [rotated[id(pos_k)][1] for _, pos_k in positions]
     return torch.cat(queries, dim=-1), torch.cat(keys, dim=-1)
@@ -32,7 +37,11 @@ def rotate_at(
 def rotate_near_and_far(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, far_distance: int
 ) -> tuple[Tensor, Tensor]:
-    """Return queries and keys [B, H, T, 2 d]: at `pos`, and at the distance `far_distance`."""
+    """Return queries and keys [B, H, T, 2 d], rotated in two ways.
+
+    The first d channels are rotated to `pos`, the others as if every key were `far_distance` before
+    the query.
+    """
     far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
     return rotate_at(encoding, x, q, k, (pos, pos), far)
 

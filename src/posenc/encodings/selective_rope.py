@@ -21,7 +21,7 @@ EPSILON = 1e-6
 
 
 class SelectiveRope(PerLayer):
-    """Rotates by angles that accumulate over tokens, depending on their content."""
+    """Rotates by angles that accumulate over the tokens and depend on their content."""
 
     def __init__(
         self, geometry: Geometry, *, rank: int = 16, conv_width: int = 4, base: float = 500000.0
@@ -46,11 +46,11 @@ class SelectiveRope(PerLayer):
     def phases(self, x: Tensor) -> Tensor:
         """Return the sums [B, H, T, d/2] in float64, which autocast does not round."""
         parts = x.double().unflatten(-1, (self.geometry.heads, -1))
-        states = (parts * (parts.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
+        normed = (parts * (parts.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
         down, up, kernel = (p[self.layer].double() for p in (self.down, self.up, self.kernel))
-        steps = pad(up @ (down @ states.mT), (kernel.shape[-1] - 1, 0))  # [B, H d/2, T + width - 1]
-        steps = conv1d(steps, kernel[:, None], groups=len(kernel))
-        return steps.cumsum(-1).unflatten(1, (self.geometry.heads, -1)).mT
+        states = pad(up @ (down @ normed.mT), (kernel.shape[-1] - 1, 0))
+        increments = conv1d(states, kernel[:, None], groups=len(kernel))  # [B, H d/2, T]
+        return increments.cumsum(-1).unflatten(1, (self.geometry.heads, -1)).mT
 
 
 def uniform(fan_in: int, *shape: int) -> nn.Parameter:

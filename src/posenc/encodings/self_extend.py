@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.rotation_ranges import require_rope, rotate_at
+from posenc.encodings.rotation_ranges import default_window, require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
@@ -36,9 +36,7 @@ class SelfExtend(Wrapper):
         super().__init__(geometry, inner)
         require_rope(self.inner)
         self.group_size = group_size
-        self.window_size = (
-            max(1, geometry.train_length // 4) if window_size is None else window_size
-        )
+        self.window_size = default_window(geometry) if window_size is None else window_size
         if group_size < 1 or self.window_size < 1:
             raise ValueError(
                 f"group_size={group_size} and window_size={window_size} must be at least 1 token"

@@ -1,9 +1,9 @@
 """Sinusoidal absolute position embeddings (Vaswani et al. 2017, 1706.03762, section 3.5).
 
-p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   x_m + p_m,   f_i = base^(-2i/D)
+x_m -> x_m + p_m,   p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   f_i = base^(-2i/D)
 
-With coordinates on several axes, p is the concatenation of an embedding of each axis, each with an
-equal part of the width. x [B, T, D]; pos [T] or [B, T, axes]; p [T, D] or [B, T, D].
+With coordinates on several axes, p concatenates one embedding per axis, each with an equal part of
+the width. x [B, T, D]; pos [T] or [B, T, axes]; p [T, D] or [B, T, D].
 """
 
 from typing import Literal

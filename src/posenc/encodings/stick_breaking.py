@@ -7,7 +7,7 @@ later keys have left (the rest of the stick). There is no softmax, and the order
 only positional information. As in the authors' code (shawntan/stickbreaking-attention, sb_ref.py),
 a query does not attend to its own key, but the value of that key receives the remaining weight,
 prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i; what then remains is added
-to the same value, as in the reference of their tests.
+to the same value, as in the reference implementation in the authors' tests.
 """
 
 import torch
@@ -30,7 +30,7 @@ class StickBreaking(Encoding):
         own_key = key == key[keys - rows :, None]
         if not self.attend_current:
             scores = scores.masked_fill(own_key, -torch.inf)
-        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # left after keys j to i
+        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # remaining after keys j to i
         log_rest_before = pad(log_rest, (1, -1)).flip(-1)
         weights = (logsigmoid(scores) + log_rest_before).exp()
         return weights + own_key * log_rest[..., -1:].exp()

@@ -36,8 +36,8 @@ class T5(Encoding):
         """Return the bucket of each distance; negative distances share the bucket of 0."""
         num_exact = self.num_buckets // 2
         log_ratio = (distance.double().clamp(min=num_exact) / num_exact).log()
-        scale = log_ratio / math.log(self.max_distance / num_exact)
-        log_bucket = num_exact + (scale * (self.num_buckets - num_exact)).long()
+        fraction = log_ratio / math.log(self.max_distance / num_exact)
+        log_bucket = num_exact + (fraction * (self.num_buckets - num_exact)).long()
         exact_bucket = distance.clamp(min=0).long()
         log_bucket = log_bucket.clamp(max=self.num_buckets - 1)
         return torch.where(exact_bucket < num_exact, exact_bucket, log_bucket)

@@ -4,8 +4,8 @@
     R_n = (sin n f_0, .., sin n f_(D/2-1), cos n f_0, .., cos n f_(D/2-1)),   f_k = base^(-2k/D)
 
 Every layer has its own W [H d, D]; u and v [H, d] are shared by all layers, as in the authors'
-PyTorch code. All are initialized from N(0, 0.02^2), and R is as wide as the model. The q . k term
-is the model's own. The authors' dropout of R and their memory of earlier segments are omitted.
+PyTorch code. All are initialized from N(0, 0.02^2), and R is as wide as the model. The model itself
+computes the q . k term. The authors' dropout on R and memory of earlier segments are omitted.
 """
 
 import torch

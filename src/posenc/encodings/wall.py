@@ -11,7 +11,7 @@ gate per head (FoX) and an output gate, both off by default; they are not includ
 q e^P and k e^-P would overflow. Scores of queries from token s on against keys before s are
 therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent is positive.
 The diagonal block, in which queries and keys are the same tokens, is split recursively into blocks
-of BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
+of at most BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
 """
 
 import torch
@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid
 from posenc.encodings.base import Geometry, PerLayer
 
 BASE_CASE = 8
-"""The number of tokens in a block in which the decay of each pair is computed."""
+"""The maximum number of tokens in a block in which the decay of each pair is computed."""
 
 
 class Wall(PerLayer):
@@ -41,10 +41,10 @@ class Wall(PerLayer):
         weight, gate_bias = self.weight[self.layer].to(dtype), self.gate_bias[self.layer]
         logits = (x.to(dtype)[:, None] @ weight.mT).double() + gate_bias[:, None]
         sums = logsigmoid(logits).cumsum(-2)  # [B, H, K, d]
-        first = k.shape[2] - q.shape[2]
-        earlier = decayed_scores(q, k[:, :, :first], sums[:, :, first:], sums[:, :, :first])
-        own = causal_decayed_scores(q, k[:, :, first:], sums[:, :, first:])
-        return (torch.cat([earlier, own], dim=-1) - q @ k.mT) * self.geometry.head_width**-0.5
+        start = k.shape[2] - q.shape[2]  # the index of the first query
+        earlier = decayed_scores(q, k[:, :, :start], sums[:, :, start:], sums[:, :, :start])
+        diagonal = causal_decayed_scores(q, k[:, :, start:], sums[:, :, start:])
+        return (torch.cat([earlier, diagonal], dim=-1) - q @ k.mT) * self.geometry.head_width**-0.5
 
 
 def causal_decayed_scores(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:

@@ -10,8 +10,8 @@
 The scores are [B, H, R, K] for q [B, H, R, d] and relative positions t [R, K], each of which has a
 vector p [d]. There are no learnable parameters; all heads and layers use the same vectors.
 `min_scale` defaults to 1, which suits short training lengths; the paper uses 4 for 4,096 tokens.
-The scale does not affect the cosine of its Morlet wavelet (section 6.3.1); `frequency` is 1 radian
-per token if it is not set.
+In the paper's Morlet wavelet, the scale does not affect the cosine (section 6.3.1); `frequency`
+defaults to 1 radian per token.
 
 The paper contradicts itself on the sign of t. Eq. 11-14 say query minus key, so t >= 0 in a causal
 model; footnote 8 says that a causal model uses only t < 0 and therefore mirrors the Haar wavelet,
@@ -67,8 +67,8 @@ class Wavelet(Encoding):
             )
         if frequency is not None and (function != "morlet" or not 0 < frequency < math.inf):
             raise ValueError(
-                f"frequency={frequency} must be finite and positive, and applies only to"
-                f" function=morlet, not to function={function}"
+                f"frequency={frequency} with function={function}: a frequency must be finite and"
+                f" positive, and applies only to function=morlet"
             )
         self.function = FUNCTIONS[function]
         self.frequency = (frequency or 1.0) if function == "morlet" else None

@@ -1,10 +1,10 @@
-"""Sliding-window attention (Beltagy et al. 2020, 2004.05150), also with the first tokens visible.
+"""Sliding-window attention (Beltagy et al. 2020, 2004.05150), optionally keeping the first tokens.
 
 score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
 tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
 
 StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens. It also limits the distance between
-the query and the kept tokens, because it counts positions within the window. Here that distance is
+the query and the kept tokens, because it counts positions within the cache. Here that distance is
 not limited; LmInfinite limits it.
 """
 

@@ -2,7 +2,7 @@
 
 q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  B = 512, g = 0.4
 
-for the i-th pair, so that the score decays as z_i^((m-n)/B). In the exponents m and n are counted
+for the i-th pair, so that the score decays as z_i^((m-n)/B). In the exponents, m and n are counted
 from the middle of the sequence, as in torchscale (ceil(T/2)). This offset cancels in the score and
 keeps the scale of the keys within the range of float32 up to a maximum length; longer sequences are
 rejected. q, k [B, H, T, d]; pos [T]; z [d/2].
@@ -20,7 +20,7 @@ from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
 MAX_SCALE = 1e36  # leaves room for q and k below the largest float32
-MAX_GAMMA = 1e6  # past 1e16 there would be no decay in float64
+MAX_GAMMA = 1e6  # beyond about 1e16, z would round to 1 in float64: no decay
 
 
 class Xpos(Rope):

@@ -1,1 +1,1 @@
-"""Evaluation of checkpoints at many lengths, with exact sums: in float64, each target once."""
+"""Evaluation of checkpoints at many lengths, scoring each target once and summing in float64."""

@@ -120,7 +120,7 @@ def supported_kernel(
         for encoding in encodings:
             layer_choices(config.kernel, encoding, device, dtype)
     except UnsupportedKernelError as error:
-        log.warning("kernel=auto is used instead of %s: %s", config.kernel, error.reason)
+        log.warning("using kernel=auto instead of %s: %s", config.kernel, error.reason)
         return "auto"
     return config.kernel
 
@@ -143,7 +143,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     total = run.trained_steps(training_steps(config).total)
     if checkpoint is not None and total < training_steps(config).total:
-        checkpoint.check_metrics(run)  # its last row says that a callback ended the training
+        checkpoint.check_metrics(run)  # because `total` comes from metrics.jsonl
     if checkpoint is None or checkpoint.step < total:
         raise _not_trained_error(run, checkpoint, total)
     return checkpoint

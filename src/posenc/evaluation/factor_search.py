@@ -1,4 +1,4 @@
-"""The evolutionary search for LongRoPE's factors (Ding et al. 2024, 2402.13753, algorithm 1).
+"""The evolutionary search for LongRoPE's factors (Ding et al. 2024, arXiv:2402.13753, algorithm 1).
 
 A candidate has one factor per pair of channels; the pair's frequency is divided by it. Factors do
 not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target length
@@ -30,7 +30,7 @@ MAX_TRIES = 20
 
 @dataclass(frozen=True)
 class SearchSize:
-    """The number of candidates; the fields are keys of `posenc search-factors`."""
+    """Numbers of candidates; the fields are keys of `posenc search-factors`."""
 
     population: int
     parents: int
@@ -98,7 +98,7 @@ def mutate(
 ) -> Factors:
     """Return a candidate in which random factors are redrawn between their neighbors.
 
-    Factors are redrawn again until the candidate is not in `known`, at most MAX_TRIES times.
+    This is repeated until the candidate is not in `known`, at most MAX_TRIES times.
     """
     values = [1.0, *factors, max(1 + scale, factors[-1])]
     for _ in range(MAX_TRIES):

@@ -1,4 +1,4 @@
-"""Interpolated Kneser-Ney n-gram models, a baseline for a language model of the same tokens.
+"""Interpolated Kneser-Ney n-gram models, a baseline for models trained on the same tokens.
 
 Kneser & Ney 1995 in the interpolated form of Chen & Goodman 1999 (Computer Speech & Language 13,
 section 4), with one discount per order. Let h be a context of n-1 tokens, and h' the same context

@@ -53,11 +53,11 @@ def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
 
 
 def _cached_rows(file: Path, name: str) -> list[dict[str, Any]]:
-    """Return the rows in a file of the cache, none if it is missing, corrupt, edited or renamed."""
+    """Return the rows in a cache file; none if it is missing, corrupt, edited or renamed."""
     try:
         return read_rows(file, NGRAMS, owner=name)
     except RunError as error:
-        log.warning("the n-gram models are computed again: %s", error)
+        log.warning("recomputing the n-gram models: %s", error)
         return []
 
 

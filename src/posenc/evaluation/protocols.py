@@ -27,7 +27,7 @@ def nonoverlapping(tokens: int, length: int) -> NDArray[np.int64]:
 
 
 def sliding(tokens: int, length: int, stride: int) -> NDArray[np.int64]:
-    """Return windows that advance by `stride` tokens; the new ones are scored.
+    """Return windows that advance by `stride` tokens; only the new tokens of each are scored.
 
     Press et al. (2022), appendix B. The targets from b * stride to (b + 1) * stride - 1 are scored
     in one window, the first of them with length - stride + 1 tokens of context, or fewer near the

@@ -20,7 +20,7 @@ from posenc.runs.evaluation_rows import budget_key, measurement_key
 
 
 class EvaluationData(Protocol):
-    """The splits of a dataset that an evaluation reads, as `Dataset` defines them."""
+    """The part of the `Dataset` interface that an evaluation needs."""
 
     def token_array(self, split: str) -> TokenArray: ...
 
@@ -111,9 +111,9 @@ def measurement_requests(
     groups: dict[Any, list[dict[str, Any]]] = {}
     for key in keys:
         protocol = PROTOCOLS[key["protocol"]]
-        model = key["at_tokens"], key["swap"]
-        measurement = *model, key["length"], protocol.spans, protocol.accuracy
-        groups.setdefault(measurement, []).append(key)
+        model_key = key["at_tokens"], key["swap"]
+        group_key = *model_key, key["length"], protocol.spans, protocol.accuracy
+        groups.setdefault(group_key, []).append(key)
     requests = []
     for group in groups.values():
         windows = build_windows(data, group[0])
@@ -160,6 +160,6 @@ def training_fraction(config: DictConfig, model: Decoder, requests: Iterable[Req
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets and was scored without or with the same budget."""
+    """Whether a row has the requested targets, and was scored with the same budget or with none."""
     same_targets = row.get("longest") == key["longest"]
     return same_targets and budget_key(row) in ((None, None), budget_key(key))

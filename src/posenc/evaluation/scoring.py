@@ -1,6 +1,6 @@
 """Sums the losses of the scored targets in float64, and saves the sums as evaluation rows.
 
-Windows are scored batch by batch; batches become smaller after memory runs out.
+Windows are scored in batches, whose size is halved when memory runs out.
 """
 
 import logging
@@ -46,7 +46,7 @@ accuracy was requested, a mask [n] of the targets that the model ranks first."""
 def scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
-    """Yield the windows in `order` with their scores; use smaller batches after memory runs out."""
+    """Yield the windows in `order` with their scores; halve the batch size if memory runs out."""
     boundaries = np.flatnonzero(np.diff(windows.lengths[order])) + 1
     equal_lengths = np.split(order, boundaries)
     pending = deque(group for group in equal_lengths if len(group))
@@ -144,7 +144,7 @@ def measure(
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
     blocks = _BlockTotals(windows.text)
-    correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows with all correct
+    correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows without an error
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
     with torch.no_grad(), autocast(precision, model.device):
@@ -259,7 +259,8 @@ def save_rows(
     others = [row for row in saved_rows if row_key(row) not in new_rows]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
-    for row in [row for row in rows if row in largest]:  # skip rows with a smaller budget
+    # Rows that scored fewer tokens than a saved row of the same measurement are skipped.
+    for row in [row for row in rows if row in largest]:
         if PROTOCOLS[row["protocol"]].save_positions:
             name = positions_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
@@ -280,5 +281,5 @@ def _accuracies(result: Measurement, count: int) -> dict[str, float]:
 
 
 def _exp(loss: float) -> float | None:
-    """Return exp(loss), or None on overflow, for example per word of a text with few spaces."""
+    """Return exp(loss), or None on overflow (possible per word if the text has few spaces)."""
     return math.exp(loss) if loss < 700 else None

@@ -33,7 +33,8 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
         raise ConfigError(
             f"evaluation/swap={name}: {_target_name(config.encoding)} has no spectrum to replace;"
-            f" use it with a rotary or sinusoidal encoding, or use window or temperature"
+            f" use it with a rotary or sinusoidal encoding, or use"
+            f" evaluation/swap=window or evaluation/swap=temperature"
         )
     return swapped
 

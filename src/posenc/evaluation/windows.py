@@ -86,7 +86,7 @@ class TokenWindows:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a measurement: at most `tokens` are scored, and no batch starts after `seconds`.
+    """Limits on a measurement: at most `tokens` scored targets, and no new batch after `seconds`.
 
     None means no limit. At least one window is always scored.
     """

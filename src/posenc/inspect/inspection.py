@@ -50,7 +50,7 @@ class InspectionTable:
 class InspectionResults:
     """Tables, figures and notes; `sections` maps each section of the report to its heading.
 
-    `finding` answers the question in a sentence; it is empty if nothing was measured for it.
+    `finding` answers the question in one sentence; it is empty if no measurement answers it.
     """
 
     title: str

@@ -1,6 +1,6 @@
 """Composition of job configurations, with their settings resolved and checked.
 
-A job with `debug` is shortened and kept apart from real results.
+A job with `debug` settings is shortened, and its results are kept apart from real ones.
 """
 
 import re
@@ -82,7 +82,7 @@ def apply_debug(values: dict[str, Any]) -> None:
     """Shorten a job, whose settings have been checked, according to its `debug` settings.
 
     The description (`about`), premises, claims and published curves of its experiment are dropped.
-    No more than L targets are scored, because debug runs have shorter windows.
+    `evaluation.targets` is at most L, because debug runs have shorter windows.
     `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
     that is not between 0 and 1.
     """

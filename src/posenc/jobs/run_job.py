@@ -105,9 +105,10 @@ def _log_digests(run: RunDirectory) -> dict[str, str]:
 
 
 def _origin(error: Exception) -> str:
-    """Return the innermost line of an exception's traceback that is not in an installed library."""
+    """Return the innermost line of a traceback, if possible one that is not in a library."""
     frames = traceback.extract_tb(error.__traceback__)
-    frame = [frame for frame in frames if "site-packages" not in frame.filename][-1]
+    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    frame = (own or frames)[-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}, {frame.name}"
 
 

@@ -32,8 +32,8 @@ VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    The encoding is verified as by `verify`; without `verified`, always. Raises ConfigError if a
-    component cannot be built or the components cannot be used together.
+    `verified` is passed on to `verify`; if it is None, the encoding is always verified. Raises
+    ConfigError if a component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
     for name in COMPONENTS:
@@ -57,7 +57,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
 def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
     """Call the hooks of an encoding on tiny inputs; raise ConfigError for the first mistake found.
 
-    This is skipped if `verified` already contains its settings; otherwise, they are added to it.
+    Skips an encoding whose settings are in `verified`; otherwise adds them to it.
     """
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
     if settings not in verified:
@@ -159,7 +159,7 @@ def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
 
 
 def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
-    length, limit = max(evaluation_lengths(config)), encoding.max_length()
+    length, limit = max(evaluation_lengths(config)), _evaluation_limit(config, encoding)
     if limit is not None and length > limit:
         is_trained = "planned" in config
         adjustable = not is_trained and config.encoding.get("max_length", 0) in (None, limit)
@@ -168,6 +168,15 @@ def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
             f"evaluation length {length} exceeds the {limit} positions of"
             f" encoding={config.choices.encoding}; {higher_limit}use shorter evaluation lengths"
         )
+
+
+def _evaluation_limit(config: DictConfig, encoding: Encoding) -> int | None:
+    """Return the maximum length in evaluation, which training may have changed (DroPE)."""
+    final_only = not config.evaluation.at_tokens
+    encoding.set_training_progress(1.0 if final_only else 0.0)
+    limit = encoding.max_length()
+    encoding.set_training_progress(0.0)
+    return limit
 
 
 def _as_config_error(name: str, call: Callable[[], Any]) -> Any:

@@ -1,1 +1,1 @@
-"""The decoder-only Transformer, its loss, and functions that build it from a configuration."""
+"""The decoder-only Transformer: layers, construction from a configuration, loss, generation."""

@@ -91,16 +91,15 @@ class AdaptiveHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the log-probabilities [B, T, vocab_size] for hidden states [B, T, D]."""
         hidden, first_cutoff = self.dropout(hidden), self.embedding.cutoffs[0]
-        head = linear(hidden, self.weight).log_softmax(dim=-1)
-        clusters = [head[..., :first_cutoff]]
+        head_logprobs = linear(hidden, self.weight).log_softmax(dim=-1)
+        logprobs = [head_logprobs[..., :first_cutoff]]
         for cluster in range(1, len(self.embedding.clusters)):
             logits = linear(
                 self._project_to_cluster(hidden, cluster), self.embedding.cluster_embedding(cluster)
             )
-            clusters.append(
-                head[..., first_cutoff + cluster - 1, None] + logits.log_softmax(dim=-1)
-            )
-        return torch.cat(clusters, dim=-1)
+            cluster_logprob = head_logprobs[..., first_cutoff + cluster - 1, None]
+            logprobs.append(cluster_logprob + logits.log_softmax(dim=-1))
+        return torch.cat(logprobs, dim=-1)
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Return the negative log-likelihood [B, T] of the targets in nats, float32 or wider."""
@@ -112,8 +111,8 @@ class AdaptiveHead(nn.Module):
             (in_cluster,) = (cluster == i).nonzero(as_tuple=True)
             projected = self._project_to_cluster(hidden[in_cluster], i)
             cluster_targets = tokens[in_cluster] - start
-            vectors = self.embedding.cluster_embedding(i)
-            cluster_losses = token_losses(projected[None], vectors, cluster_targets[None])[0]
+            weight = self.embedding.cluster_embedding(i)
+            cluster_losses = token_losses(projected[None], weight, cluster_targets[None])[0]
             losses = losses.index_add(0, in_cluster, cluster_losses)
         return losses.view_as(targets)
 
@@ -127,7 +126,7 @@ class AdaptiveTransformer(Decoder):
     """A decoder with adaptive embedding and head; more frequent tokens must have lower ids.
 
     `dropout` applies to the embedding and to the output of every sub-layer, `activation_dropout`
-    to the hidden units of the feed-forward layers, `head_dropout` to the softmax.
+    to the hidden units of the feed-forward layers, `head_dropout` as in `AdaptiveHead`.
     """
 
     def __init__(

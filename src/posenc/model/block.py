@@ -83,7 +83,7 @@ class Attention(nn.Module):
         return self.merge_heads(out)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the queries, keys and values [B, H, T, d] of x [B, T, D], without positions."""
+        """Return queries, keys and values [B, H, T, d] of x [B, T, D], before `encoding.rotate`."""
         batch, length, width = x.shape
         qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
@@ -128,7 +128,7 @@ def norm_layer(name: str, width: int, *, bias: bool) -> nn.Module:
 
 
 def normalize_head(x: Tensor, weight: Tensor) -> Tensor:
-    """Return the RMS norm of queries or keys [B, H, T, d] over the channels; weight is [d]."""
+    """Apply an RMS norm with weight [d] to the channels of queries or keys [B, H, T, d]."""
     return rms_norm(x, weight.shape, weight.to(x.dtype), eps=1e-6)
 
 

@@ -101,8 +101,8 @@ def _check_initialized(module: nn.Module) -> None:
             f"{definition_location(definition.__init__)}: {definition.__name__}.__init__ does not"
             f" call super().__init__(geometry); call it first: def __init__(self, geometry, *, ...)"
         )
-    for part in module.children():
-        _check_initialized(part)
+    for child in module.children():
+        _check_initialized(child)
 
 
 def _check_constructor(definition: Callable[..., Any]) -> None:
@@ -127,7 +127,7 @@ def _check_constructor(definition: Callable[..., Any]) -> None:
 def _at_line(error: ConfigError, definition: Callable[..., Any]) -> ConfigError:
     """Return a constructor's error, prefixed with the line in the user's file that raised it.
 
-    A ValueError is returned unchanged: it is the encoding's own message about its parameters.
+    An error caused by a ValueError is returned unchanged: its message is about the parameters.
     """
     cause = error.__cause__ and (error.__cause__.__cause__ or error.__cause__)
     if cause is None or isinstance(cause, ConfigError | ValueError):

@@ -38,7 +38,7 @@ def forward_flops(weights: int, layers: int, width: int, length: int) -> int:
 
 
 def evaluation_flops(model: Decoder, length: int, tokens: int, num_scored: int) -> int:
-    """Return the FLOPs of scoring `num_scored` targets in windows of `length`, `tokens` in total.
+    """Return the FLOPs of scoring `num_scored` of `tokens` tokens in windows of `length` tokens.
 
     Nothing after the last attention is computed for tokens that are not scored.
     """

@@ -3,8 +3,8 @@
 Position may enter a model through several hooks, some of which need the whole sequence: xPos, for
 example, counts positions from its middle. The cache therefore holds what each layer computes before
 its encoding is applied, and for each new token the hooks are called on the whole sequence. This
-takes O(T) time per token and layer instead of O(T^2). It equals the uncached computation at any
-length if no token depends on the number of tokens that follow it (`prefix`).
+takes O(T) time per token and layer instead of O(T^2). The result is the same as without a cache, at
+any length, if no token depends on the number of tokens that follow it (`prefix_consistent`).
 """
 
 from collections.abc import Iterator
@@ -122,13 +122,13 @@ def generate(
     `temperature` is 0. The same seed draws the same tokens.
     """
     generator = torch.Generator().manual_seed(seed)
-    sequence, new = GrowingSequence(model), prompt[None]
+    sequence, new_tokens = GrowingSequence(model), prompt[None]
     for _ in range(num_tokens):
-        logits = sequence.append(new)[0].double().cpu()
+        logits = sequence.append(new_tokens)[0].double().cpu()
         if temperature == 0:
             token = logits.argmax()
         else:
-            weights = (logits / temperature).softmax(dim=-1)
-            token = torch.multinomial(weights, 1, generator=generator)[0]
-        new = token.to(model.device).view(1, 1)
+            probabilities = (logits / temperature).softmax(dim=-1)
+            token = torch.multinomial(probabilities, 1, generator=generator)[0]
+        new_tokens = token.to(model.device).view(1, 1)
         yield int(token)

@@ -25,16 +25,16 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x [..., D] @ weight.T + bias for weight [E, D] and bias [E]."""
-    float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    is_float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     # oneDNN does not support empty inputs.
-    use_onednn = ONEDNN and float32 and x.device.type == "cpu" and x.numel()
+    use_onednn = ONEDNN and is_float32 and x.device.type == "cpu" and x.numel()
     if not use_onednn:
         return nn.functional.linear(x, weight, bias)
     return OneDnnLinear.apply(x, weight, bias)
 
 
 class OneDnnLinear(torch.autograd.Function):
-    """x @ weight.T + bias by oneDNN."""
+    """x @ weight.T + bias, computed by oneDNN."""
 
     @staticmethod
     def forward(ctx, x, weight, bias):  # type: ignore[no-untyped-def]
@@ -54,9 +54,9 @@ class OneDnnLinear(torch.autograd.Function):
 
 @torch.library.custom_op("posenc::onednn_linear", mutates_args=())
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias by oneDNN, for which PyTorch defines no gradient.
+    """Return x @ weight.T + bias, computed by a oneDNN operator that PyTorch cannot differentiate.
 
-    It is a custom operator, so that compiled code calls it as well instead of using MKL.
+    This is a custom operator, so that compiled code also calls it instead of using MKL.
     """
     assert ONEDNN_LINEAR is not None
     return ONEDNN_LINEAR(x, weight, bias, "none", [], "")

@@ -72,9 +72,9 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states [B, T, D] of tokens [B, T] after the final norm.
 
-        `pos` are the coordinates of the tokens, if the data provides them. If `scored` [B, T] marks
-        n tokens, only their hidden states [n, D] are returned, and nothing after the last attention
-        is computed for the other tokens.
+        `pos` are positions [T] or coordinates [B, T, axes], if the data provides them. If `scored`
+        [B, T] marks n tokens, only their hidden states [n, D] are returned, and nothing after the
+        last attention is computed for the other tokens.
         """
         if pos is None:
             pos = self.encoding.positions(tokens.shape[1], tokens.device)

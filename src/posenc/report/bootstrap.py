@@ -1,4 +1,4 @@
-"""Intervals by a paired bootstrap over blocks of the evaluation text and over seeds.
+"""Confidence intervals: a paired bootstrap over blocks of text, and Student's t over seeds.
 
 A resample draws as many blocks of text as there are, with replacement, and uses the same blocks for
 all measurements and seeds. The difficulty of a block therefore cancels in a difference of losses.
@@ -56,14 +56,14 @@ class BootstrapInterval:
 def mean_interval(
     blocks: Sequence[BlockSums], confidence: float = CONFIDENCE
 ) -> BootstrapInterval | None:
-    """Return the interval of a mean loss in nats per token; `blocks` has one entry per seed."""
+    """Return the interval for a mean loss in nats per token; `blocks` has one entry per seed."""
     return bootstrap_interval([blocks], lambda losses: losses[..., 0], confidence)
 
 
 def difference_interval(
     left: Sequence[BlockSums], right: Sequence[BlockSums], confidence: float = CONFIDENCE
 ) -> BootstrapInterval | None:
-    """Return the interval of the mean loss of `left` minus that of `right`, in nats per token.
+    """Return the interval for the mean loss of `left` minus that of `right`, in nats per token.
 
     `left[i]` and `right[i]` belong to the same seed.
     """
@@ -75,7 +75,7 @@ def bootstrap_interval(
     statistic: Statistic,
     confidence: float = CONFIDENCE,
 ) -> BootstrapInterval | None:
-    """Return the interval of a statistic of several mean losses, averaged over seeds.
+    """Return the interval for a statistic of several mean losses, averaged over seeds.
 
     `measurements[k][i]` has the blocks of measurement k with seed i. Measurements are paired by
     seed and by block, so all need the same seeds and the same split. `statistic` maps mean losses
@@ -102,7 +102,7 @@ def bootstrap_interval(
 
 
 def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
-    """Return the mean losses [resamples, seeds, K], with blocks weighted by [resamples, B]."""
+    """Return mean losses [resamples, seeds, K]; `weights` [resamples, B] weight the blocks."""
     with np.errstate(invalid="ignore"):  # NaN if a resample has no scored target
         losses = (sums @ weights.T) / (counts @ weights.T)
     return losses.transpose(2, 1, 0)
@@ -110,7 +110,7 @@ def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _block_weights(num_blocks: int) -> Array:
-    """Return the number of times [RESAMPLES, B] that each resample contains each block."""
+    """Return how often each resample contains each block, as an array [RESAMPLES, B]."""
     generator = np.random.default_rng(RANDOM_SEED)
     uniform = np.full(num_blocks, 1 / num_blocks)
     return generator.multinomial(num_blocks, uniform, size=RESAMPLES).astype(np.float64)

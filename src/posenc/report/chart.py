@@ -12,7 +12,7 @@ from posenc.report.confidence import Band, describe_bands
 from posenc.report.encoding_styles import PUBLISHED_DASH, Style
 
 LOG_Y_RATIO = 4.0
-"""A y axis whose maximum exceeds this many times its minimum is logarithmic."""
+"""With `log_y`, a y axis whose maximum exceeds its minimum by this factor is logarithmic."""
 MAX_TICKS = 8
 LINEAR_TICKS_MAX_RATIO = 3.0  # a log axis with a smaller high / low has linear ticks
 TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
@@ -22,7 +22,7 @@ AXIS_MARGIN = 0.06  # on each side, as a fraction of the range
 
 @dataclass(frozen=True)
 class PlotPoint:
-    """A point of a line, with its band on the y axis."""
+    """A point on a line; `y` has its mean and band, and its tooltip shows `note`."""
 
     x: float
     y: Band
@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class VerticalLine:
-    """A vertical line with a label at its upper end, moved down by `row` lines of text."""
+    """A vertical line with a label, `row` lines of text below the line's upper end."""
 
     x: float
     label: str
@@ -134,11 +134,11 @@ class Chart:
         return min((*ends, *self.y_bounds)), max((*ends, *self.y_bounds))
 
 
-def token_ticks(low: float, high: float, train_length: int) -> list[int]:
-    """Return at most MAX_TICKS ticks: the training length times powers of two."""
-    first, last = ceil(log2(low / train_length)), floor(log2(high / train_length))
+def token_ticks(low: float, high: float, unit: int) -> list[int]:
+    """Return at most MAX_TICKS ticks: `unit` (the training length) times powers of two."""
+    first, last = ceil(log2(low / unit)), floor(log2(high / unit))
     step = max(1, ceil((last - first + 1) / MAX_TICKS))
-    return [round(train_length * 2.0**i) for i in range(first, last + 1) if i % step == 0]
+    return [round(unit * 2.0**i) for i in range(first, last + 1) if i % step == 0]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -164,7 +164,10 @@ def linear_ticks(low: float, high: float) -> list[float]:
 
 
 def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
-    """Return the range with a margin on each side; a single value becomes a range of width 1."""
+    """Return the range with a margin on each side.
+
+    A single value becomes a range of width 1, or of one decade on a log axis.
+    """
     if log:
         start, end = widen(log10(low), log10(high), log=False)
         return 10**start, 10**end

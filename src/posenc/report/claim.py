@@ -1,4 +1,4 @@
-"""Claims: statements about measured values, written in an experiment's YAML, judged by the report.
+"""Claims in an experiment's YAML: statements about measured values, which the report judges.
 
 A claim has one or more clauses. Each clause compares a left side with a right side:
 `perplexity of alibi at 2L is below perplexity of alibi at L`. Premises are claims, too.
@@ -57,7 +57,7 @@ class Clause:
         """The confidence level of the two-sided interval.
 
         `equal` is judged by two one-sided tests (TOST), each at level a = 1 - `confidence`. Both
-        reject if the interval of confidence 1 - 2a lies within the margins: 90% if a is 5%.
+        reject if the interval with confidence 1 - 2a (90% if a is 5%) lies within the margins.
         """
         return round(2 * self.confidence - 1, 12) if self.comparison == "equal" else self.confidence
 

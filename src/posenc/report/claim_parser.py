@@ -85,7 +85,7 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
         example = "0.01 (1%)" if left.scale.is_relative else f"0.01 ({left.scale.unit})"
         raise ConfigError(
             f"{name}.margin: {values['margin']!r} must be above 0 for {comparison}, because with a"
-            f" margin of 0, equal results would always be undecided; set one, such as {example}"
+            f" margin of 0, equal results would always be undecided; set a margin such as {example}"
         )
     return Clause(left, comparison, right, times, lengths, margin, confidence)
 
@@ -103,7 +103,7 @@ def _train_lengths(value: Any, name: str) -> TrainLengths:
 
 
 def _check_options(value: Value, known: Mapping[str, list[str]], name: str) -> None:
-    """Raise ConfigError if a selector names an option, protocol or split that is not `known`."""
+    """Raise ConfigError if a selector names an option, protocol or split that is not in `known`."""
     for key, option in {**value.selector, **value.row_keys}.items():
         if key in known and option not in known[key]:
             hint = did_you_mean(str(option), known[key])

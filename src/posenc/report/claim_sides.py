@@ -1,4 +1,4 @@
-"""The sides of a comparison that are measured: a value, or a change or trend of values."""
+"""The measured sides of a comparison: a value, or a change or trend of values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ class Length:
         match = LENGTH_PATTERN.fullmatch(str(value))
         if match is None or len(match[0]) > MAX_LENGTH_CHARACTERS:
             raise ConfigError(
-                f"{name}: {value!r} is not a length; use a number of tokens (512) or the"
-                " training length (L, 2L, L/2, L+50)"
+                f"{name}: {value!r} is not a length; use a number of tokens (512) or a length"
+                " relative to the training length L (L, 2L, L/2, L+50)"
             )
         factor = float(match["factor"] or 1) / int(match["divisor"] or 1)
         return cls(match[0], factor, int(match["offset"] or 0))

@@ -1,7 +1,8 @@
-"""Conclusions that follow from the results of a report, their limitations, and missing runs."""
+"""The conclusions from an experiment's results, the limitations, and the missing runs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import floor
 
 from posenc.config.errors import plural
 from posenc.report.claim import MIN_SEEDS
@@ -20,7 +21,7 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the experiment's own text, then its lowest perplexities and the ratios to L."""
+    """Return the experiment's own text, then the best encodings and the perplexity ratios to L."""
     several = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
     for curves, rows in losses:
@@ -55,14 +56,14 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return the encodings with the best mean at the training length and at the longest length.
 
     The longest length is the last one at which all encodings have a value or, if there is none, at
-    which any encoding has one. If the values of a length were scored on different tokens, none is
-    the best. `rows` are the `result_rows` of the curves.
+    which any encoding has one. At a length where different tokens were scored, no encoding counts
+    as the best. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
     lengths = dict.fromkeys((curves.train_length, _longest_length(curves)))
     incomparable = [length for length in incomparable_lengths(rows) if length in lengths]
-    values_by_label: defaultdict[str, list[str]] = defaultdict(list)
+    texts_by_label: defaultdict[str, list[str]] = defaultdict(list)
     for length in lengths:
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
         if values and length not in incomparable:
@@ -70,8 +71,8 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
-            values_by_label[label].append(f"at {length} tokens ({number}{tied})")
-    parts = [f"{label} {' and '.join(texts)}" for label, texts in values_by_label.items()]
+            texts_by_label[label].append(f"at {length} tokens ({number}{tied})")
+    parts = [f"{label} {' and '.join(texts)}" for label, texts in texts_by_label.items()]
     sentences = [f"{quantity.name} is {word} with {', and with '.join(parts)}."] if parts else []
     if incomparable:
         subject = "The values" if parts else "the values"
@@ -84,7 +85,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
 
 
 def missing_runs(experiment: Experiment) -> list[str]:
-    """Return the number of runs without results, then a line for each run; empty if none."""
+    """Return the number of runs without complete results, then a line for each; empty if none."""
     lines = [
         f"{run.name}: {run.state}"
         for run in experiment.runs
@@ -93,11 +94,11 @@ def missing_runs(experiment: Experiment) -> list[str]:
     lines += [f"{name}: planned, not started" for name in experiment.not_started]
     lines += [f"{name}: {reason}" for name, reason in experiment.corrupt.items()]
     total = len(experiment.runs) + len(experiment.not_started) + len(experiment.corrupt)
-    return [f"{len(lines)} of {total} runs missing:", *lines] if lines else []
+    return [f"{len(lines)} of {total} runs missing or incomplete:", *lines] if lines else []
 
 
 def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
-    """Return the paragraphs of a text in an experiment's `about`, which may also be a list."""
+    """Return the paragraphs of a text in an experiment's `about`: a string, a list or None."""
     return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
 
 
@@ -157,8 +158,9 @@ def _different_tokens_note(experiment: Experiment) -> list[str]:
     return [
         f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
         " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
-        " numbers are not comparable. For each measurement, tables and figures show the budget that"
-        " most runs used; no value is marked as the best among different numbers of tokens."
+        " numbers are not comparable. For each measurement, tables and figures show the values from"
+        " the budget that most runs used. Where the numbers of scored tokens differ, no value is"
+        " marked as the best."
     ]
 
 
@@ -190,10 +192,12 @@ def _coverage_note(experiment: Experiment) -> list[str]:
     parts = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
     if not parts or parts[0] == 1:
         return []
+    percent = floor(1000 * parts[0]) / 10
     return [
-        f"Because of an evaluation budget, as little as {parts[0]:.0%} of the text was scored, and"
+        f"Because of an evaluation budget, as little as {percent:g}% of the text was scored, and"
         " a different part of it at each length. Compare encodings at the same length, but not one"
-        " length with another, as S and the fraction explained by early tokens do."
+        " length with another; S and the fraction explained by early tokens compare lengths and are"
+        " not reliable here."
     ]
 
 
@@ -213,13 +217,15 @@ def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return a warning for each evaluation with lengths at which too few windows fit the text."""
+    """Return a warning for each evaluation in which the text has too few windows of a length."""
     counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:
         protocol, stride = curves.evaluation_key.protocol, curves.evaluation_key.stride or 1
         for point in (point for curve in curves.curves for point in curve.points):
             targets = stride if protocol in ("last_k", "fixed_target") else point.x
-            counts[str(curves.evaluation_key)][point.x] = int(point.tokens // targets)
+            windows = counts[str(curves.evaluation_key)]
+            count = int(point.tokens // targets)
+            windows[point.x] = min(count, windows.get(point.x, count))
     lines = []
     for name, windows in counts.items():
         few = sorted(length for length in windows if windows[length] < MIN_WINDOWS)

@@ -59,7 +59,7 @@ def band(values: Sequence[float]) -> Band:
 
 
 def zero_width_band(value: float) -> Band:
-    """Return a band for a value that is shown without uncertainty, such as that of a formula."""
+    """Return a band for a value that is shown without uncertainty, such as a chance level."""
     return Band(value, value, value, 0)
 
 
@@ -74,10 +74,10 @@ def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
     mean = f"{'Geometric mean' if geometric else 'Mean'} of {seeds} seeds"
     interval = f"its {CONFIDENCE:.0%} t interval"
     if max(counts) < MIN_SEEDS:
-        return f"{mean}; the band runs from the lowest to the highest seed"
+        return f"{mean}; the band runs from the lowest to the highest value"
     if min(counts - {1}) >= MIN_SEEDS:
         return f"{mean}; the band is {interval}"
     return (
         f"{mean}; the band is {interval} for {MIN_SEEDS} seeds or more, and runs from the lowest to"
-        " the highest seed otherwise"
+        " the highest value otherwise"
     )

@@ -1,6 +1,6 @@
 """Curves by evaluation length or position; each point averages the values of several seeds.
 
-The values of a curve share an `EvaluationKey`, which is also how a report names them.
+The values of a curve share an `EvaluationKey`; reports show it as text.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ PROTOCOL_DESCRIPTIONS = {
     ),
     "sliding": (
         "sliding window",
-        "a window of the evaluation length advances by the stride and scores as many tokens at its"
-        " end (the first window scores all of its tokens); every token is scored once",
+        "a window of the evaluation length advances by the stride and scores that many tokens at"
+        " its end (the first window scores all of its tokens); every token is scored once",
     ),
     "last_k": (
         "last tokens of each window",
@@ -140,7 +140,7 @@ class Point:
 
     @cached_property
     def text_interval(self) -> BootstrapInterval | None:
-        """The interval of a mean loss over text and seeds; None unless all blocks were saved."""
+        """The bootstrap interval for a mean loss; None if blocks are missing or too few."""
         blocks = [sums for sums in self.blocks if sums is not None]
         return mean_interval(blocks) if len(blocks) == len(self.seeds) else None
 
@@ -179,7 +179,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveSet:
-    """Comparable curves: they share the training length, and the evaluation except its length.
+    """Comparable curves: same training length, and same evaluation except for its length.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is another quantity, such as a position, and
@@ -234,7 +234,7 @@ class CurveSet:
 
     @property
     def setting(self) -> str:
-        """The training length and, if the curves are its swaps, the encoding."""
+        """The training length and, if the curves are swaps of one encoding, that encoding."""
         swapped = f", {self.swapped} with swaps" if self.swapped else ""
         return f"L = {self.train_length}{swapped}"
 
@@ -259,5 +259,5 @@ def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:
 
 
 def select_main_evaluation(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
-    """Return the curve sets of the first evaluation key, one for each training length."""
+    """Return the curve sets of the main evaluation, which is that of the first set."""
     return [c for c in curve_sets if c.evaluation_key == curve_sets[0].evaluation_key]

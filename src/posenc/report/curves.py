@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
-from posenc.config.swaps import NO_SWAP
+from posenc.config.paths import NO_SWAP
 from posenc.data.tasks.task import Task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
@@ -82,24 +82,24 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def position_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return loss by binned position by evaluation key and training length, with swaps merged.
+    """Return loss by binned position for each evaluation key and training length, swaps merged.
 
     Uses the longest window length with at least MIN_POSITION_WINDOWS windows or, if there is none,
     the length with the most windows. A mean over a few windows mostly depends on their text.
     """
-    lengths: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
+    runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in experiment.comparable_rows:
         if row["protocol"] != BY_POSITION:
             continue
         name = positions_name(row)
-        if sums_and_counts(row, run.positions, name):  # not of a row with a larger budget
-            by_length = lengths.setdefault((evaluation_key(row), run.train_length), {})
+        if sums_and_counts(row, run.positions, name):  # None if missing or of another budget
+            by_length = runs_by_length.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
-    windows = {key: _choose_window(by_length) for key, by_length in lengths.items()}
+    windows = {key: _choose_window(by_length) for key, by_length in runs_by_length.items()}
     run_points = (
         RunPoint(run, key[0], *position_bin)
         for key, (length, _) in windows.items()
-        for run, name in lengths[key][length]
+        for run, name in runs_by_length[key][length]
         for position_bin in _position_bins(run, name)
     )
     sets = curve_sets(experiment, run_points)
@@ -113,7 +113,10 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
-    """Return the window length to plot, and the minimum number of such windows over the runs."""
+    """Return the window length to plot, and the smallest number of such windows in any run.
+
+    Considers only the lengths at which the largest number of runs were evaluated.
+    """
     most_runs = max(map(len, runs_by_length.values()))
     counts = {
         length: min(int(run.positions[f"{name}.count"].max()) for run, name in runs)
@@ -138,8 +141,8 @@ def evaluation_key(row: Row) -> EvaluationKey:
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each evaluation row that has a value for `quantity`.
 
-    If swaps scored other tokens than the main rows, the rows without a swap are repeated, labelled
-    `none`, with the evaluation budget of the swaps.
+    If the rows with swaps scored different tokens from those without, the latter are repeated as
+    the swap `none`, with the evaluation budget of the swaps.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
@@ -151,8 +154,8 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
             for row in unswapped[run.name]:
                 if row.get(quantity) is not None:
                     point = _run_point(run, row, quantity)
-                    evaluation_key = replace(point.evaluation_key, swap=NO_SWAP)
-                    yield point._replace(evaluation_key=evaluation_key)
+                    key = replace(point.evaluation_key, swap=NO_SWAP)
+                    yield point._replace(evaluation_key=key)
 
 
 def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
@@ -170,20 +173,20 @@ def _with_budget_of_swaps(run: Run) -> list[Row]:
         for row in run.comparable_rows
         if row["swap"] is not None
     }
-    alike = {
+    same_budget = {
         measurement_key(row): row
         for row in run.saved_rows
         if budget_key(row) == budgets.get(measurement_key(row), ())
     }
     rows = (row for row in run.comparable_rows if row["swap"] is None)
-    return [alike.get(measurement_key(row), row) for row in rows]
+    return [same_budget.get(measurement_key(row), row) for row in rows]
 
 
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main evaluation first.
 
-    The main evaluation is the one on the training corpus, without a swap and, if they were
-    evaluated, in non-overlapping windows.
+    The main evaluation is on the training corpus and without a swap, in non-overlapping windows if
+    there are any.
     """
     train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
@@ -196,10 +199,10 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
         curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
 
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
-        m, train_length = key
-        in_order = (m.data not in train_data, m.swap is not None, m.protocol != "nonoverlapping")
-        names = (m.data_name, m.split, m.protocol, m.stride or 0, m.swap or "", m.data)
-        return (*in_order, *names, train_length)
+        e, train_length = key
+        not_main = (e.data not in train_data, e.swap is not None, e.protocol != "nonoverlapping")
+        names = (e.data_name, e.split, e.protocol, e.stride or 0, e.swap or "", e.data)
+        return (*not_main, *names, train_length)
 
     return [
         CurveSet(
@@ -249,10 +252,10 @@ def _ngrams(
     train_length: int,
     scored_tokens: set[int],
 ) -> dict[int, float]:
-    """Return the mean loss of n-gram models by order; empty if they were scored on other tokens."""
+    """Return the mean loss of n-gram models by order; empty if they scored other tokens."""
     if evaluation_key.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
-    by_seed = {
+    losses = {
         (row["order"], run.seed): row["loss"]
         for run in experiment.runs
         for row in run.ngrams
@@ -260,8 +263,8 @@ def _ngrams(
         and (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
         and scored_tokens == {row["count"]}
     }
-    orders = sorted({order for order, _ in by_seed})
-    return {n: fmean(loss for (order, _), loss in by_seed.items() if order == n) for n in orders}
+    orders = sorted({order for order, _ in losses})
+    return {n: fmean(loss for (order, _), loss in losses.items() if order == n) for n in orders}
 
 
 def _chance(experiment: Experiment, data: str) -> float | None:

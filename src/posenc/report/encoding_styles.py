@@ -1,7 +1,7 @@
 """The color, marker and dash pattern of each encoding, the same in every figure and report.
 
 In a sweep over the settings of one encoding, the lines share its hue, from light to dark, and
-differ in their markers. Encodings that are not part of posenc have a dash pattern that no other
+differ in their markers. Encodings that are not part of posenc have a dash pattern that no built-in
 encoding has, and a color and a marker derived from their name.
 """
 
@@ -38,7 +38,7 @@ DASHES = ((), (9, 3), (9, 3, 2, 3), (9, 3, 2, 3, 2, 3))
 PUBLISHED_DASH = (3, 3)
 CUSTOM_DASH = (6, 2, 1.5, 2, 1.5, 2, 1.5, 2)
 SWAP_DASH = (5, 2)
-NUM_CUSTOM = len(COLORS) * len(MARKERS)  # styles, all different: 9 and 8 have no common divisor
+NUM_CUSTOM = len(COLORS) * len(MARKERS)  # distinct (color, marker) pairs: 9 and 8 are coprime
 ENCODINGS = tuple(
     """
     sinusoidal rope alibi nope t5 learned kerple_log fire xpos sandwich shaw cope fox kerple_power
@@ -61,7 +61,7 @@ SWAPS = tuple(
 LIGHTEST, DARKEST = 0.29, 0.135
 """The relative luminance (WCAG) of the first and last style of a sweep.
 
-Both have a contrast of 3:1 to the white page and to the page in dark mode (`page.css`).
+Both have a contrast of at least 3:1 with the page, in light and in dark mode (`page.css`).
 """
 HUE_RANGE, SATURATION_FACTOR = 0.115, 0.85  # hue changes by 0.115 (of 1) from light to dark
 
@@ -88,7 +88,8 @@ UNSWAPPED_STYLE = Style("#6b6b6b", "circle", (1, 2))
 def style_at(index: int) -> Style:
     """Return the style with this index (from 0); the first nine styles differ in color."""
     names = list(MARKERS)
-    rounds = index // len(COLORS) + index // NUM_CUSTOM  # colors and markers repeat together
+    # Without the second term, style NUM_CUSTOM would be the same as style 0.
+    rounds = index // len(COLORS) + index // NUM_CUSTOM
     dash = DASHES[rounds % len(DASHES)]
     return Style(COLORS[index % len(COLORS)], names[index % len(names)], dash)
 
@@ -121,9 +122,9 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
 def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
     """Return a style for each swap, such as `yarn factor=4`, of the trained `encodings`.
 
-    It is the same in every report, unless several settings of one swap have to share its hue, and
-    its dash pattern is that of no encoding. `none` has the style of the encoding, or a style that
-    no encoding has if there are several.
+    A swap has the same style in every report, unless several settings of it share its hue. Its dash
+    pattern is one that no encoding has. `none` has the style of the encoding, or a style that no
+    encoding has if there are several.
     """
     styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}
@@ -139,7 +140,8 @@ def _swap_style(option: str, encodings: Collection[str]) -> Style:
     if option == NO_SWAP:
         return encoding_style(next(iter(encodings))) if len(encodings) == 1 else UNSWAPPED_STYLE
     known = option in SWAPS
-    index = SWAPS.index(option) + 1 if known else crc32(option.encode())  # +1: pi differs from rope
+    # pi would have the color and marker of rope without the + 1.
+    index = SWAPS.index(option) + 1 if known else crc32(option.encode())
     return replace(style_at(index % NUM_CUSTOM), dash=SWAP_DASH)
 
 
@@ -149,9 +151,10 @@ def sweep_styles(style: Style, count: int) -> Sequence[Style]:
         return [style]
     names = list(MARKERS)
     first = names.index(style.marker)
+    markers = [names[(first + i) % len(names)] for i in range(count)]
     return [
-        replace(style, color=_shade(style.color, i / (count - 1)), marker=names[(first + i) % 8])
-        for i in range(count)
+        replace(style, color=_shade(style.color, i / (count - 1)), marker=marker)
+        for i, marker in enumerate(markers)
     ]
 
 
@@ -166,7 +169,7 @@ def _shade(color: str, position: float) -> str:
     hue, _, saturation = rgb_to_hls(red, green, blue)
     luminance = LIGHTEST + (DARKEST - LIGHTEST) * position
     shifted_hue = (hue + HUE_RANGE * (0.5 - position)) % 1
-    low, high = 0.0, 1.0  # the lightness in HLS, which increases with the luminance
+    low, high = 0.0, 1.0  # bisect the HLS lightness, which increases with the luminance
     shade = (0.0, 0.0, 0.0)
     for _ in range(16):
         lightness = (low + high) / 2

@@ -1,5 +1,6 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -253,7 +254,9 @@ def _read_run(directory: RunDirectory) -> Run:
 
 def _with_short_paths(text: str) -> str:
     """Return `text` with paths relative to the working directory or to the home directory."""
-    return text.replace(f"{Path.cwd()}/", "").replace(str(Path.home()), "~")
+    text = text.replace(f"{Path.cwd()}/", "")
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?=/|$)", "~", text)
 
 
 def _no_runs(folder: Path) -> str:
@@ -268,7 +271,7 @@ def _no_runs(folder: Path) -> str:
 def _none_evaluated(folder: Path, runs: Sequence[Run], corrupt: Mapping[str, str]) -> str:
     if corrupt:
         run, reason = next(iter(corrupt.items()))
-        return f"{folder}: no run can be reported; {run}: {reason}"
+        return f"{folder}: no run has usable results; {run}: {reason}"
     states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     command = f"posenc status {experiment_arguments(folder)}"

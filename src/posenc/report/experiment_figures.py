@@ -1,4 +1,4 @@
-"""Figures of RoPE's base and of training tokens, which only some experiments vary."""
+"""Figures by RoPE base and by training tokens, which only some experiments vary."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ from posenc.report.scale import exp
 from posenc.report.table import records_csv
 
 MAX_LINES = 8
-"""Lines per subplot, including the shortest and the longest evaluation length."""
+"""The maximum number of lines per subplot; the shortest and longest lengths are always shown."""
 BASE_CAPTION = (
     "Lower is better; one line for each evaluation length. The dotted lines labeled “bound” are the"
     " smallest bases for this head dimension at which a key similar to the query is expected to"
@@ -132,7 +132,7 @@ def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Cha
 
 
 def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
-    """Return the log of perplexity relative to that at L; `window` is the evaluation length."""
+    """Return curves of log(perplexity / perplexity at L); `window` is the evaluation length."""
     run_points = sorted(_ratios(experiment), key=itemgetter(0))
     sets = [
         replace(curves, window=length)
@@ -143,7 +143,7 @@ def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
 
 
 def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:
-    """Yield the evaluation length and the log of perplexity relative to L for rows beyond L."""
+    """Yield the evaluation length and log(perplexity / perplexity at L) for each row beyond L."""
     for run in experiment.evaluated:
         rows = [row for row in run.rows if row["protocol"] == PROTOCOL]
         at_train_length = {
@@ -154,8 +154,8 @@ def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:
         for row in rows:
             reference = at_train_length.get((evaluation_key(row), row.get("at_tokens")))
             if row["length"] > run.train_length and reference is not None:
-                ratio, tokens = row["loss"] - reference, run.training_tokens(row)
-                point = RunPoint(run, evaluation_key(row), tokens, ratio, row["count"])
+                log_ratio, tokens = row["loss"] - reference, run.training_tokens(row)
+                point = RunPoint(run, evaluation_key(row), tokens, log_ratio, row["count"])
                 yield row["length"], point
 
 

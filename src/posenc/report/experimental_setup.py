@@ -83,7 +83,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the seeds that the tables average, and the runs that they leave out."""
+    """Return the seeds that the tables average over, and the runs that some means leave out."""
     points = [p for curves in curve_sets for curve in curves.curves for p in curve.points]
     seeds = {seed for point in points for seed in point.seeds}
     seeds = seeds or {run.seed for run in experiment.evaluated}
@@ -92,7 +92,7 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
         for run in experiment.evaluated
         if len(run.comparable_rows) < len(run.rows)
     ]
-    reason = "left out of the means at lengths that they scored with another evaluation budget"
+    reason = "left out of the means at lengths evaluated with a different budget"
     listed = ", ".join(map(str, sorted(seeds)))
     return f"{listed}; {reason}: {', '.join(left_out)}" if left_out else listed
 

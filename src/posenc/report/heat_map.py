@@ -1,7 +1,8 @@
 """Heat maps: colored matrices of values, in one panel or several side by side.
 
-A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips. So are panels
-of evenly spaced numbers that have more than MAX_FIGURE_CELLS cells together.
+A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips. If all panels
+together have more than MAX_FIGURE_CELLS cells, so is every panel that has evenly spaced rows and
+columns and no missing values.
 """
 
 import io
@@ -51,7 +52,7 @@ class HeatPanel:
     """Values [rows, columns], NaN for cells without a measurement.
 
     `rows` are names or evenly spaced numbers. `columns` are evenly spaced numbers, unless `edges`
-    (one more than columns) are the cell edges on a logarithmic axis whose ticks are `tick_unit`
+    has the cell edges (one more than columns) on a logarithmic axis, whose ticks are `tick_unit`
     times powers of two. The tooltips of cells also show `tooltip_values`.
     """
 
@@ -125,8 +126,8 @@ def _panel(heat_map: HeatMap, index: int) -> Panel:
 def _is_image(heat_map: HeatMap, panel: HeatPanel) -> bool:
     if panel.values.size > MAX_CELLS:
         return True
-    even = not (_has_named_rows(panel) or panel.edges or np.isnan(panel.values).any())
-    return even and sum(other.values.size for other in heat_map.panels) > MAX_FIGURE_CELLS
+    is_regular = not (_has_named_rows(panel) or panel.edges or np.isnan(panel.values).any())
+    return is_regular and sum(other.values.size for other in heat_map.panels) > MAX_FIGURE_CELLS
 
 
 def _has_named_rows(panel: HeatPanel) -> bool:
@@ -134,7 +135,7 @@ def _has_named_rows(panel: HeatPanel) -> bool:
 
 
 def _axes(heat_map: HeatMap, panel: HeatPanel) -> list[Any]:
-    """Return the channels for the position of a cell: x, x2, y and, for numbered rows, y2."""
+    """Return the channels for the position of a cell: x, x2, y and, for numeric rows, y2."""
     extent = _extent(panel)
     scale: dict[str, Any] = {"domain": [extent["x"], extent["x2"]], "nice": False}
     axis: dict[str, Any] = {"grid": False, "tickMinStep": 1}
@@ -177,7 +178,7 @@ def _cell_rows(panel: HeatPanel) -> Iterator[dict[str, Any]]:
 
 
 def _tooltip(heat_map: HeatMap, panel: HeatPanel) -> list[alt.Tooltip]:
-    return [
+    return [  # Vega shows a field named "title" as the heading of the tooltip
         alt.Tooltip("row:N", title="title" if _has_named_rows(panel) else heat_map.y_title),
         alt.Tooltip("column:Q", title=heat_map.x_title, format=".6~r"),
         alt.Tooltip("value:Q", title=heat_map.value_title, format=".5~r"),

@@ -14,7 +14,7 @@ from posenc.report.outcome import NoVerdictError, Outcome, combine, compare
 from posenc.report.paired_samples import paired_samples
 
 INCLUDES_MARGIN = "the interval includes the margin; more seeds would narrow it"
-NO_TRAIN_LENGTH = "no run matches the claim's left side at a training length that it covers"
+NO_TRAIN_LENGTH = "no run matches the claim's left side at a training length that the claim covers"
 
 
 @dataclass(frozen=True)
@@ -124,12 +124,12 @@ def judge_experiment(experiment: Experiment) -> Verdicts:
     """
     premises = judge(experiment.premises, experiment)
     claims = judge(experiment.claims, experiment)
-    return Verdicts(premises, [_apply(premises, verdict) for verdict in claims])
+    return Verdicts(premises, [_apply_premises(premises, verdict) for verdict in claims])
 
 
-def _apply(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
+def _apply_premises(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
     """Return the verdict on a claim, changed to "premise not met" if a premise does not hold."""
-    applicable = _applicable(premises, _training_lengths(verdict))
+    applicable = _applicable_premises(premises, _training_lengths(verdict))
     unmet = tuple(premise for premise in applicable if premise.outcome != "holds")
     if not unmet:
         return verdict
@@ -137,7 +137,7 @@ def _apply(premises: Sequence[Verdict], verdict: Verdict) -> Verdict:
     return replace(verdict, clauses=tuple(clauses), unmet=unmet)
 
 
-def _applicable(premises: Sequence[Verdict], lengths: set[int]) -> list[Verdict]:
+def _applicable_premises(premises: Sequence[Verdict], lengths: set[int]) -> list[Verdict]:
     """Return the verdicts on premises that apply to a claim about runs of these training lengths.
 
     If a premise was judged at any of these lengths, its verdicts at these lengths apply. Otherwise,

@@ -134,7 +134,7 @@ def _horizontal_line(label: str, y: float, curves: CurveSet, note: str) -> Line:
 
 
 def _relative_lines(curves: CurveSet, styles: Styles) -> list[Line]:
-    """Return ratios paired by seed for each curve that has a point at the training length."""
+    """Return a line of ratios, paired by seed, for each curve with a point at L."""
     lines = []
     for curve in curves.curves:
         if (reference := curve.point_at(curves.train_length)) is None:

@@ -184,7 +184,7 @@ class _Plot:
         yield targets.encode(tooltip=tooltip)
 
     def _end_labels(self) -> Iterator[alt.Chart]:
-        """Yield the name of each line to the right of the plot and a leader from the line's end."""
+        """Yield the name of each line to the right of the plot and a leader line from its end."""
         labels = self.labels.transform_filter(END_LABELS)
         leaders = labels.mark_rule(strokeWidth=0.7, xOffset=5, x2Offset=-4)
         yield leaders.encode(x2=alt.value(LABEL_X), y2="label_y:Q")
@@ -206,7 +206,7 @@ class _Plot:
 
 
 def _rows(line: Line) -> Iterator[dict[str, Any]]:
-    """Yield a row for each point; a point without a band has no keys for its bounds."""
+    """Yield a row for each point; without bands, the rows have no keys `low` and `high`."""
     marker_step = max(1, len(line.points) // MAX_MARKERS)
     has_band = not line.published and any(point.y.seeds > 1 for point in line.points)
     for i, point in enumerate(line.points):

@@ -38,7 +38,8 @@ def combine(outcomes: Iterable[Outcome]) -> Outcome:
     """Return the combined outcome of one or more parts: a claim's clauses or training lengths.
 
     The whole fails if any part fails, and holds if all parts hold. Otherwise, its outcome is the
-    one that comes first in `PRECEDENCE`, which begins with those that more seeds cannot change.
+    one that comes first in `PRECEDENCE`, where "too few seeds" and "undecided", which more seeds
+    may resolve, come after the other problems.
     """
     return min(outcomes, key=PRECEDENCE.index)
 

@@ -58,7 +58,7 @@ Block = Table | Figure | Paragraph | Bullets | Links | Definitions | Commands
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading; `id` is its URL fragment and `link` its text in the navigation bar.
+    """Blocks under a heading; `id` is the URL fragment and `link` the text in the navigation bar.
 
     If `columns`, the blocks are laid out side by side.
     """

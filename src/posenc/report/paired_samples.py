@@ -30,7 +30,7 @@ WINDOW_KEYS = ("protocol", "stride")
 
 @dataclass(frozen=True)
 class Pairs:
-    """The numbers of both sides by seed; `error` is None if there are enough for a verdict."""
+    """The numbers of both sides by seed; `error` is None if the seeds suffice for a verdict."""
 
     seeds: tuple[int, ...]
     left: tuple[float, ...]
@@ -144,7 +144,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         raise NoVerdictError(
             "not measured",
             f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it with a"
-            " sufficient ngram_order",
+            " larger ngram_order",
         )
     same_text = [r for r in rows if _differ(r, row, CORPUS_KEYS) is None]
     if not same_text:
@@ -164,10 +164,10 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 
 
 def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False) -> None:
-    """Raise NoVerdictError if two samples differ in data or, unless `tokens_may_differ`, in tokens.
+    """Raise NoVerdictError if two samples differ in training data, text or scored tokens.
 
-    Unless an evaluation budget ran out at either length, two lengths of the same run may score
-    different tokens, because some protocols score only the end of each window.
+    Different tokens are allowed with `tokens_may_differ`, and at two lengths of the same run unless
+    an evaluation budget ran out, because some protocols score only the end of each window.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["planned"]["fingerprint"] for sample in (left, right))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
-from posenc.report.confidence import Band
+from posenc.report.confidence import zero_width_band
 from posenc.report.curve_set import CurveSet, Point
 from posenc.report.encoding_styles import Style
 from posenc.report.published_curves import PublishedCurve
@@ -41,8 +41,8 @@ def curve_chart(
     """Return a chart with one subplot of lines for each curve set, or None if there are none.
 
     Without `vertical_lines`, x is in tokens and a vertical line marks the training length.
-    `options` are the other fields of the chart. If the curves are swaps, they are mentioned in its
-    file stem and title.
+    `options` are the other fields of the chart. For curves of swaps, its file stem and its title
+    mention the swaps.
     """
     if not curve_sets:
         return None
@@ -80,12 +80,12 @@ def plot_point(point: Point) -> PlotPoint:
 def published_line(label: str, curve: PublishedCurve, styles: Styles) -> Line:
     """Return a published curve as a line in the style of the measured curve `label`."""
     values = sorted(curve.values.items())
-    points = (PlotPoint(x, Band(y, y, y, 1), note=curve.source) for x, y in values)
+    points = (PlotPoint(x, zero_width_band(y), note=curve.source) for x, y in values)
     return Line(label, styles[label], tuple(points), published=True)
 
 
 def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
-    """Return a CSV row with the loss in nats per token for each point of the curve sets.
+    """Return CSV with a row for each point of the curve sets; losses are in nats per token.
 
     `x_column` names the column of evaluation lengths or positions. The column `band` describes
     `low` and `high`.
@@ -114,7 +114,7 @@ def losses_csv(curve_sets: Sequence[CurveSet], x_column: str) -> str:
 def plotted_points_csv(
     curve_sets: Sequence[CurveSet], lines: Sequence[Sequence[Line]], x: str, y: str, label: str = ""
 ) -> str:
-    """Return a CSV row for each plotted point; `lines` has the lines drawn for each curve set.
+    """Return CSV with a row for each plotted point; `lines` has the lines of each curve set.
 
     `x`, `y` and `label` are column names; `label` defaults to the `label_heading` of the curve set.
     The column `band` describes `low` and `high`.

@@ -71,7 +71,7 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
 
 
 def loss_heat_map(curve_sets: Sequence[CurveSet]) -> HeatMap | None:
-    """Return a heat map with a panel for each curve set with several encodings, or None."""
+    """Return a heat map with a panel for each set of several curves, or None if there are none."""
     shown_sets = [curves for curves in curve_sets if len(curves.curves) > 1]
     if not shown_sets:
         return None

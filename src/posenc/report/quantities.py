@@ -1,4 +1,4 @@
-"""The quantities that claims compare, with their sources and their scales of comparison."""
+"""The quantities that claims compare, with their sources and comparison scales."""
 
 import math
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 from posenc.report.scale import Scale
-
-Row = dict[str, Any]
+from posenc.runs.row_types import Row
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Quantity:
 
     `source` determines the argument of `read`: the evaluation row at one length ("row"), the rows
     at all lengths ("rows"), or the lines of timing.jsonl ("timing"). `read` returns the number on
-    the scale of comparison (for a ratio, its logarithm). `protocol` is the default protocol.
+    the comparison scale (for a ratio, its logarithm). `protocol` is the default protocol.
     """
 
     name: str

@@ -53,7 +53,7 @@ FORMAT_DESCRIPTIONS = {
 
 
 def report_page(results: Results, files: Iterable[str]) -> Page:
-    """Return the HTML report; `files` are the names of its other files."""
+    """Return the HTML report; `files` are the names of the report's other files."""
     experiment = results.experiment
     sections = (section for section in _sections(results, files) if section.blocks)
     return Page(

@@ -1,6 +1,6 @@
 """The results of an experiment, computed once for the files, the HTML report and the terminal.
 
-They begin with the finding, which is a few sentences.
+The HTML report and the terminal output begin with the finding: a summary in a few sentences.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from posenc.report.verdicts import claim_outcomes, summary
 from posenc.runs.run_directory import SelectRuns
 
 MAX_NAMES = 3
-"""The largest number of encodings that are named in a sentence."""
+"""With more encodings, a sentence gives only their number, not their names."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,13 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
 def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
-    """Return all figures; a figure of swaps follows the same figure of encodings."""
+    """Return all figures; each kind is drawn for encodings first, then for swaps."""
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
-    for run in experiment.evaluated:  # with at_tokens only, as a run interrupted in its evaluation
+    # A run that was interrupted during its evaluation may have only rows with at_tokens, which are
+    # not part of any of these curve sets.
+    for run in experiment.evaluated:
         if all(row.get("at_tokens") is not None for row in run.rows):
             encodings.setdefault(run.label, run.encoding)
     swaps = [c for curves in sets if curves.swapped for c in curves.curves]
@@ -128,9 +130,9 @@ def finding(
     losses: Sequence[ResultSet],
     accuracies: Sequence[ResultSet],
 ) -> str:
-    """Return how many premises and claims hold, and which encodings are best.
+    """Return a few sentences: how many premises and claims hold, and which encodings are best.
 
-    `losses` are those of the main measurement, `accuracies` those of all tasks. Premises that do
+    `losses` are those of the main evaluation, `accuracies` those of all tasks. Premises that do
     not hold and encodings that are worse than a trigram model come before the claims. Encodings are
     compared at the training length and at the longest one.
     """

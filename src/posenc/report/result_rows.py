@@ -1,6 +1,6 @@
 """The rows of a result table; each value is compared with the best value of its column.
 
-A row also has the fraction of its gain on longer windows that comes from fewer early tokens. Tokens
+A row also has the fraction of its gain on longer windows that fewer early tokens explain. Tokens
 at the beginning of a window have little context. Longer windows have a smaller fraction of them, so
 the mean loss falls even if a model makes no use of context beyond the training length L (the
 early-token curse: Press et al. 2022, appendix B). Let e be the loss at the end of windows of L
@@ -25,7 +25,7 @@ from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.runs.loss_arrays import BlockSums
 
 MIN_LENGTHS = 3
-"""With fewer lengths, a line in 1/T is not fitted."""
+"""The minimum number of lengths T for fitting a line in 1 / T."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,10 @@ class EarlyTokens:
 
 
 def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
-    """Return the early-token statistics of a curve of loss by length; None with too few lengths.
+    """Return the early-token statistics of a curve of loss by length.
 
     They are computed for each seed that was evaluated at all lengths from the training length on.
+    Returns None if there are too few lengths or no such seed.
     """
     points = [point for point in curve.points if point.x >= train_length]
     if len(points) < MIN_LENGTHS:
@@ -105,10 +106,10 @@ class Difference:
 class RankedPoint:
     """The point in one cell of a result table.
 
-    `best` is true if it is the best of its column or not statistically distinguishable from it; it
-    is false in the whole column if not all points come from the same number of tokens.
-    `difference` is its difference from the best point; None for the best point itself, or if there
-    is no interval.
+    `best` is true for the best point of the column and for points that are not statistically
+    distinguishable from it; it is false in the whole column if the points were not all scored on
+    the same number of tokens. `difference` is the difference from the best point; None for the best
+    point itself, or if there is no interval.
     """
 
     point: Point
@@ -144,7 +145,7 @@ def result_rows(curves: CurveSet) -> list[ResultRow]:
 
 
 def incomparable_lengths(rows: Sequence[ResultRow]) -> list[int]:
-    """Return the lengths at which the rows scored different tokens, so that none is the best."""
+    """Return the lengths at which the rows scored different tokens, so none is marked as best."""
     lengths = {x for row in rows for x in row.values}
     with_best = {x for row in rows for x, value in row.values.items() if value.best}
     return sorted(int(x) for x in lengths - with_best)
@@ -154,7 +155,7 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     """Return the mean of `left` minus that of `right`, over the seeds that both have.
 
     If both have losses by block for the same tokens, the interval comes from the bootstrap.
-    Otherwise, it is the t interval over seeds. Returns None if there are too few seeds for that.
+    Otherwise, it is the t interval over seeds; returns None if there are too few seeds for one.
     """
     seeds = [seed for seed in left.seeds if seed in right.seeds]
     a, b = _blocks(left, seeds), _blocks(right, seeds)

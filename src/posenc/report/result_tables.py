@@ -70,7 +70,7 @@ def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[
 
 
 def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
-    """Return the published perplexities that have a value at any of the lengths, by label."""
+    """Return the published curves with a perplexity at any of the set's lengths, by label."""
     if curves.quantity is not PERPLEXITY:
         return {}
     lengths, published = set(curves.x_values), curves.published_in("perplexity").items()
@@ -215,9 +215,9 @@ def incomparable_note(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def unequal_seeds_note(rows: Sequence[ResultRow], lengths: Collection[float] = ()) -> list[str]:
-    """Return a note on the rows and cells that lack seeds which others have, if there are any.
+    """Return a note on the values that are averaged over fewer seeds than others, if there are any.
 
-    By default, cells of all lengths are compared.
+    By default, the values at all lengths are compared.
     """
     seeds_by_row = {
         row.curve.label: {
@@ -232,8 +232,8 @@ def unequal_seeds_note(rows: Sequence[ResultRow], lengths: Collection[float] = (
     for label, by_length in seeds_by_row.items():
         groups = {frozenset(seeds) for seeds in by_length.values()} - {frozenset(all_seeds)}
         for seeds in sorted(groups, key=sorted):
-            own = [str(x) for x, other in by_length.items() if other == seeds]
-            where = "" if len(own) == len(by_length) else f" at {', '.join(own)} tokens"
+            matching = [str(x) for x, other in by_length.items() if other == seeds]
+            where = "" if len(matching) == len(by_length) else f" at {', '.join(matching)} tokens"
             noun = "seed" if len(seeds) == 1 else "seeds"
             partial.append(f"{label}{where} ({noun} {', '.join(map(str, sorted(seeds)))})")
     return [UNEQUAL_SEEDS_NOTE.format(values="; ".join(partial))] if partial else []

@@ -14,9 +14,10 @@ CONSTRUCTOR_KEYS = ("_target_", "_partial_")
 
 
 class Setting(NamedTuple):
-    """A setting; it is compared between runs with the same training length and `context`.
+    """The dotted path and the formatted value of a setting.
 
-    `value` is formatted.
+    Values are compared only between runs with the same `context`, which consists of config group
+    choices and settings.
     """
 
     path: str
@@ -51,7 +52,7 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def label_notes(labels: Iterable[str]) -> list[str]:
-    """Return a description of each option of a subgroup, such as encoding/spectrum, in labels."""
+    """Return descriptions of the options in labels that belong to subgroups of encoding."""
     words = dict.fromkeys(word for label in labels for word in label.split())
     notes = []
     for word in words:
@@ -107,7 +108,11 @@ def format_setting(value: Any) -> str:
 
 
 def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]]:
-    """Return the settings of each configuration, computed once if only the seed differs."""
+    """Return the settings of each configuration.
+
+    They are computed only once for configurations that have the same ones, such as those of several
+    seeds.
+    """
     names = (*LABELED_GROUPS, *LABELED_SETTINGS, "callbacks", "choices")
     by_key: dict[str, tuple[Setting, ...]] = {}
     keys = []
@@ -123,14 +128,14 @@ def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]
 def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield the path, the value and the context of each setting."""
     for group in LABELED_GROUPS:
-        options = _options(config, group)
+        chosen = _chosen_options(config, group)
         if group != "encoding":
             yield group, config["choices"].get(group), ()
-        for path, option in options[1:]:
-            yield path.replace("/", "."), option, (options[0],)
+        for path, option in chosen[1:]:
+            yield path.replace("/", "."), option, (chosen[0],)
         if group != "data":
             for path, value in flatten(config.get(group) or {}, group):
-                yield path, value, tuple(options)
+                yield path, value, tuple(chosen)
     callbacks = config.get("callbacks") or {}
     yield "callbacks", list(callbacks) or None, ()
     for path, value in flatten(callbacks, "callbacks"):
@@ -144,14 +149,14 @@ def _fingerprint(config: dict[str, Any]) -> str:
     return config["planned"]["fingerprint"] if "planned" in config else ""
 
 
-def _options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
+def _chosen_options(config: dict[str, Any], group: str) -> list[tuple[str, Any]]:
     """Return the chosen options of a group and its subgroups; the group itself comes first."""
-    chosen = [item for item in config["choices"].items() if item[0].startswith(f"{group}/")]
-    return [(group, config["choices"].get(group)), *sorted(chosen)]
+    subgroups = [item for item in config["choices"].items() if item[0].startswith(f"{group}/")]
+    return [(group, config["choices"].get(group)), *sorted(subgroups)]
 
 
 def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the settings that determine the data fingerprint."""
+    """Return the context of the data fingerprint: the data option and the tokenizer's settings."""
     settings = flatten(config.get("tokenizer"))
     tokenizer = sorted((path, format_setting(value)) for path, value in settings)
     return (config["choices"].get("data"), config["choices"].get("tokenizer"), *tokenizer)
@@ -160,7 +165,7 @@ def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
 def _varying_settings(
     configs: Sequence[dict[str, Any]], settings: list[tuple[Setting, ...]]
 ) -> set[tuple[str, tuple[Any, ...]]]:
-    """Return the path and context of every setting whose values differ."""
+    """Return the path and context of every setting that differs at the same training length."""
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     lengths = (config["train_length"] for config in configs)
     for run, train_length in dict.fromkeys(zip(settings, lengths, strict=True)):

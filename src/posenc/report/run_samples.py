@@ -29,15 +29,15 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
 
     Raises NoVerdictError if there are none or if several have the same seed.
     """
-    trained = value.train_length.tokens(train_length)
+    trained_length = value.train_length.tokens(train_length)
     runs = [
         run
         for run in experiment.runs
-        if run.train_length == trained and run.matches(value.selector)
+        if run.train_length == trained_length and run.matches(value.selector)
     ]
     if not runs:
         seeds = sorted({run.seed for run in experiment.runs})
-        overrides = {**value.selector, "train_length": trained, "seed": seeds}
+        overrides = {**value.selector, "train_length": trained_length, "seed": seeds}
         command = train_command(experiment.command, overrides)
         raise NoVerdictError("not measured", f"no run for {value}; run `{command}`")
     by_seed = {run.seed: run for run in runs}
@@ -51,11 +51,11 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
     return by_seed
 
 
-def longest_length(sides: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
-    """Return the longest length at which all evaluated runs of all values were evaluated."""
+def longest_length(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
+    """Return the longest length at which all evaluated runs of a clause's values were evaluated."""
     lengths = [
         {row["length"] for row in run.select_rows(value.row_keys, run.at_tokens(value.selector))}
-        for value, by_seed in sides
+        for value, by_seed in runs_by_value
         for run in by_seed.values()
         if run.rows and value.quantity.source != "timing"
     ]
@@ -81,6 +81,10 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)
     rows = [row for row in rows if length in (None, row["length"])]
+    if length is not None and length < 1:
+        raise NoVerdictError(
+            "not comparable", f"with L = {run.train_length}, {value.length} is {length} tokens"
+        )
     if not rows:
         command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
         raise NoVerdictError(
@@ -97,7 +101,7 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return `command` with `overrides` replaced or added; `overrides` has a list of seeds."""
+    """Return `command` with `overrides` replaced or added; the value of "seed" is a list."""
     words = shlex.split(command) or ["posenc", "train"]
     kept = [word for word in words if word.partition("=")[0] not in overrides]
     settings = {**overrides, "seed": ",".join(map(str, overrides["seed"]))}
@@ -107,11 +111,13 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
 def evaluate_command(run: str, value: Value, length: int | None, at_tokens: int | None) -> str:
     """Return the command that evaluates the run directory `run` for a value in a claim."""
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
+    parameter = PROTOCOLS[protocol].parameter
     settings = {
         "run": run,
+        "data": value.row_keys.get("corpus"),
         "evaluation.protocols": f"[{protocol}]",
         "evaluation.lengths": length and f"[{length}]",
-        f"evaluation.{PROTOCOLS[protocol].parameter}": value.row_keys.get("stride"),
+        f"evaluation.{parameter}": value.row_keys.get("stride") if parameter else None,
         "evaluation.split": value.row_keys.get("split"),
         "evaluation.swaps": swap and f"['{swap}']",
         "evaluation.at_tokens": at_tokens and f"[{at_tokens}]",

@@ -1,4 +1,4 @@
-"""The runs of an experiment, as a table of the report and as runs.csv."""
+"""The runs of an experiment: a table of the report, runs.csv, ngrams.csv and blocks.csv."""
 
 from collections.abc import Iterator
 

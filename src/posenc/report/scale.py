@@ -16,7 +16,7 @@ def exp(number: float) -> float:
 
 
 def expm1(number: float) -> float:
-    """Return e^number - 1, clamped to the same upper bound."""
+    """Return e^number - 1, with the same upper bound on `number`."""
     return math.expm1(min(number, MAX_LOG))
 
 
@@ -33,8 +33,8 @@ def format_number(value: float) -> str:
 class Scale:
     """The unit of a number, and the scale on which two such numbers are compared.
 
-    A "ratio" (a positive number such as a perplexity) is compared as its logarithm. A "change" is a
-    relative change: -0.05 is a ratio of 0.95, which is compared as its logarithm. Other numbers are
+    A "ratio" (a positive number such as a perplexity) is compared by its logarithm. A "change" is a
+    relative change: -0.05 is a ratio of 0.95, which is compared by its logarithm. Other numbers are
     compared by their "difference". `digits` is the number of decimals shown for small numbers.
     """
 
@@ -53,25 +53,25 @@ class Scale:
         return {"ratio": 0.0, "change": -1.0, "difference": -math.inf}[self.kind]
 
     def to_scale(self, value: float) -> float:
-        """Convert a number in `unit` to the scale of comparison."""
+        """Convert a number in `unit` to the comparison scale."""
         if self.kind == "ratio":
             return math.log(value)
         return math.log1p(value) if self.kind == "change" else value
 
     def in_unit(self, number: float) -> float:
-        """Convert a number on the scale of comparison to `unit`."""
+        """Convert a number on the comparison scale to `unit`."""
         if self.kind == "ratio":
             return exp(number)
         return expm1(number) if self.kind == "change" else number
 
     def difference(self, difference: float) -> float:
-        """Convert a difference on the scale of comparison to ratio - 1 if it is relative."""
+        """Convert a difference on the comparison scale to ratio - 1 if it is relative."""
         return expm1(difference) if self.is_relative else difference
 
     def margin(self, margin: float) -> float:
-        """Convert a margin in a claim to the scale of comparison."""
+        """Convert a margin in a claim to the comparison scale."""
         return math.log1p(margin) if self.is_relative else margin
 
     def multiply(self, number: float, times: float) -> float:
-        """Multiply a number on the scale of comparison; half a change is half its logarithm."""
+        """Multiply a number on the comparison scale; for half a change, the logarithm is halved."""
         return number + math.log(times) if self.kind == "ratio" else number * times

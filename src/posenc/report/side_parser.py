@@ -7,6 +7,7 @@ from typing import Any
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.identity import IDENTITY_FIELDS
 from posenc.config.values import canonical, matches_type
+from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Change, Length, Ngram, Side, Trend, Value
 from posenc.report.quantities import QUANTITIES, Quantity
 from posenc.report.yaml_values import require_mapping, require_number
@@ -20,8 +21,8 @@ NGRAM_QUANTITIES = ("perplexity", "loss")
 def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> Value:
     """Return a quantity of the runs that `selector` selects.
 
-    `name` is the key of the value in error messages. Raises ConfigError if a key of `selector`
-    is not a selection key.
+    `name` is the key of the value in error messages. Raises ConfigError if `selector` has an
+    unknown key, an invalid length, or a key that does not apply to the quantity.
     """
     run_keys = {
         key: value
@@ -43,6 +44,12 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
         )
     if quantity.source != "timing":
         row_keys = {"protocol": quantity.protocol, "swap": None, **row_keys}
+        protocol = PROTOCOLS.get(str(row_keys["protocol"]))  # None: another error, in parse_claims
+        if row_keys.get("stride") is not None and protocol and protocol.parameter is None:
+            raise ConfigError(
+                f"{name}: stride={row_keys['stride']!r} selects nothing, because the protocol"
+                f" {row_keys['protocol']} has no stride; set protocol, or omit stride"
+            )
     train_length = Length.parse(selector.get("train_length", "L"), f"{name}.train_length")
     length = _length(quantity, selector, name)
     return Value(quantity, canonical(run_keys), row_keys, train_length, length)
@@ -129,7 +136,7 @@ def _side(item: Any, where: Mapping[str, Any], name: str) -> tuple[Side, float]:
 def _change(
     options: Mapping[str, Any], value: Value, selector: Mapping[str, Any], name: str
 ) -> Change:
-    """Return the change from a baseline; selectors that it does not set are those of the value."""
+    """Return the change from a baseline, which inherits keys that `change_from` does not set."""
     changes = require_mapping(options["change_from"], f"{name}.change_from")
     baseline = parse_value(value.quantity, {**selector, **changes}, f"{name}.change_from")
     if baseline == value:
@@ -140,8 +147,8 @@ def _change(
     if "fraction_of_published" not in options:
         return Change(value, baseline, None)
     pair, limit = options["fraction_of_published"], value.scale.lower_limit
-    numbers = matches_type(pair, list[float]) and len(pair) == 2 and pair[0] != pair[1]
-    if not numbers or min(pair) <= limit:
+    is_pair = matches_type(pair, list[float]) and len(pair) == 2 and pair[0] != pair[1]
+    if not is_pair or min(pair) <= limit:
         above = "" if limit == -math.inf else f" above {limit:g}"
         raise ConfigError(
             f"{name}.fraction_of_published: {pair!r} must be two different numbers{above}, such as"
@@ -175,8 +182,8 @@ def _trend(
         return Trend(key, sides)
     if key not in values[0].selector or not matches_type(points, list[float]) or min(points) <= 0:
         raise ConfigError(
-            f"{name}.trend: {key}={points!r} must be numbers above 0 of a parameter of the runs,"
-            " because the slope is over their logarithm"
+            f"{name}.trend: {key}={points!r} must be positive values of a numeric parameter of the"
+            " runs, because the slope is over their logarithm"
         )
     return Trend(key, sides, tuple(map(float, points)))
 

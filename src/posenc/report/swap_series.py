@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from posenc.config.swaps import NO_SWAP
+from posenc.config.paths import NO_SWAP
 from posenc.report.curve_set import CurveSet
 from posenc.report.encoding_styles import SWAPS
 from posenc.report.run_labels import natural_key
@@ -14,9 +14,9 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
     Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
     follow the unswapped sets of the same evaluation key. An unswapped set is omitted if its only
-    curve is repeated as `none` in a merged set. If there are curves of the swap `none`, which
-    scored the same tokens as the other swaps, they are used instead. The points of a curve do not
-    change.
+    curve is repeated as `none` in a merged set. If the swap `none` was evaluated, its curves are
+    used instead of the unswapped ones, because they were scored on the same tokens as the other
+    swaps. The points of a curve do not change.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:
@@ -49,7 +49,7 @@ def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
 def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSet:
     """Return a set with a curve for each swap of the encoding `label`."""
     sources = sorted(
-        (c for c in group if c.train_length == train_length and label in c.by_label), key=_order
+        (c for c in group if c.train_length == train_length and label in c.by_label), key=_sort_key
     )
     if any(curves.evaluation_key.swap == NO_SWAP for curves in sources):
         sources = [curves for curves in sources if curves.evaluation_key.swap is not None]
@@ -73,7 +73,7 @@ def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSe
     )
 
 
-def _order(curves: CurveSet) -> tuple[object, ...]:
+def _sort_key(curves: CurveSet) -> tuple[object, ...]:
     """Return the sort key of a swap: the order of SWAPS, then its name."""
     name = curves.evaluation_key.swap or NO_SWAP
     option = name.partition(" ")[0]

@@ -6,7 +6,7 @@
     console.print(table)  # rich; a table that is too wide is split into several
 
 `page.py` renders a table as HTML. A cell is a string, a number, None (missing), or a `Cell` with
-formatting. On a page, text between backticks in cells and notes is shown as code.
+formatting. In HTML and LaTeX, as in Markdown, text between backticks is shown as code.
 """
 
 import csv
@@ -191,7 +191,7 @@ class Table:
                 heading if column.detail else Text(column.name),
                 justify=column.align,
                 vertical="top",
-                no_wrap=not column.wrap and i > 0,  # names are wrapped rather than numbers cut
+                no_wrap=not column.wrap and i > 0,  # wrap names, not numbers
                 overflow="fold",
             )
         others = indices[self.key_columns :] if len(indices) < len(self.columns) else []
@@ -224,7 +224,7 @@ def records_csv(records: Sequence[Mapping[str, object]]) -> str:
 def escape_markdown(text: str) -> str:
     """Escape the characters that Markdown would read as cell borders, emphasis, HTML or links.
 
-    A line break would end a cell.
+    Line breaks become spaces, because they would end the table row.
     """
     return re.sub(r"([|*<\\]|(?<=\])[(:])", r"\\\1", text.replace("\n", " "))
 

@@ -48,7 +48,7 @@ def print_report(console: Console, results: Results, index: Path, *, full: bool)
 
 
 def _print_main_results(console: Console, results: Results) -> None:
-    """Print a short table for each training length and its swaps, and a line for each claim."""
+    """Print short tables for each training length, and a line for each claim."""
     for table in _short_tables(results, console):
         console.print(table)
         console.print()
@@ -89,7 +89,7 @@ def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
 
 
 def _verdict_lines(verdicts: Sequence[Verdict]) -> list[Text]:
-    """Return a line for each claim, or none if all share a premise that is not met."""
+    """Return a line for each claim, or no lines if all claims have a premise that is not met."""
     outcomes = claim_outcomes(verdicts)
     if all(outcome == "premise not met" for outcome, _ in outcomes):
         return []  # the summary above covers all of them
@@ -99,18 +99,18 @@ def _verdict_lines(verdicts: Sequence[Verdict]) -> list[Text]:
 def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
     """Return the outcome and statement of a claim.
 
-    If other training lengths have another outcome, the line lists the lengths with this one.
+    If the outcome differs between training lengths, the line lists the lengths with this outcome.
     """
     style = OUTCOME_STYLES.get(outcome, "undecided")
     symbol = STYLE_SYMBOLS[style]
     lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
     where = f"at L = {', '.join(lengths)}: " if len(lengths) < len(verdicts) else ""
-    text = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
-    return Text.assemble(text, f"{where}{verdicts[0].claim.statement}")
+    styled_outcome = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
+    return Text.assemble(styled_outcome, f"{where}{verdicts[0].claim.statement}")
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:
-    """Yield the tables; swaps with parameters have one table for each training length."""
+    """Yield the tables; at each training length, swaps with parameters share one table."""
     yield from (_short_table(*result, console) for result in results.accuracies)
     main_results = results.losses[: results.num_main_tables]
     for train_length in dict.fromkeys(curves.train_length for curves, _ in main_results):
@@ -118,8 +118,8 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
         swapped = [(curves, rows) for curves, rows in sets if curves.swapped]
         labels = {row.curve.label for _, rows in swapped for row in rows}
         if any(" " in label for label in labels) and (table := _swap_table(swapped)).fits(console):
-            names = {curves.swapped for curves, _ in swapped}  # the swap table shows them, too
-            sets = [(c, rows) for c, rows in sets if not (c.swapped or names >= c.by_label.keys())]
+            shown = {curves.swapped for curves, _ in swapped}  # encodings in the swap table
+            sets = [(c, rows) for c, rows in sets if not (c.swapped or shown >= c.by_label.keys())]
             yield from (_short_table(*pair, console) for pair in sets)
             yield table
         else:
@@ -127,7 +127,10 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
 
 
 def _swap_table(swapped: Sequence[ResultSet]) -> Table:
-    """Return a table of swaps by parameter, at the longest of the lengths with the most values."""
+    """Return a table of swaps by parameter at a single length.
+
+    This is the length with the most values or, if several tie, the longest of them.
+    """
     values = {
         (curves.swapped or "", *row.curve.label.partition(" ")[::2]): row.values
         for curves, rows in swapped
@@ -160,7 +163,7 @@ def _swap_table(swapped: Sequence[ResultSet]) -> Table:
 
 
 def _short_table(curves: CurveSet, rows: Sequence[ResultRow], console: Console) -> Table:
-    """Return a table without intervals and notes, with as many lengths as fit the console.
+    """Return a table without intervals, with as many lengths as fit on the console.
 
     The lengths are spread evenly from the shortest to the longest.
     """
@@ -192,8 +195,8 @@ def _table_at_lengths(
         grid.append([row.curve.label, *cells])
     if curves.best_ngram:
         order, perplexity = curves.best_ngram
-        text = Cell(format_number(perplexity), style="dim")
-        grid.append([Cell(f"{order}-gram model", style="dim"), *[text] * len(lengths)])
+        cell = Cell(format_number(perplexity), style="dim")
+        grid.append([Cell(f"{order}-gram model", style="dim"), *[cell] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     return Table(

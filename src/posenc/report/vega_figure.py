@@ -5,7 +5,7 @@ a title. `line_plot.py` and `heat_map.py` create most figures; other Altair char
 
 In the exported files, panels are side by side. On a page, each panel fills its column, and the
 legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The
-parameter END_LABELS is false on a page, because its legend names the lines.
+parameter END_LABELS is false on a page, because the page's legend names the lines.
 """
 
 import re
@@ -28,11 +28,11 @@ PIXELS_PER_INCH = 120
 CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
 MAX_TITLE = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
 SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # not escaped in data URLs in HTML attributes
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert includes the first one
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert bundles the first one
 OMITTED_IN_IMAGES = re.compile(
     r' ((class|role|aria-[a-z]+|pointer-events)="[^"]*"|(opacity|stroke-width)="1"|y2="0"'
     rf'|font-family="{FONT}")'
-)  # attributes for screen readers and style sheets, defaults, and the font, which is the same
+)  # attributes for screen readers and style sheets, defaults, and the font, set once in `data_url`
 GRAY = "#767676"  # legible on white and on dark gray
 HIDDEN = "hidden"
 END_LABELS = "end_labels"
@@ -164,7 +164,7 @@ class Figure:
 
     @property
     def data_url(self) -> str:
-        """The figure as a data URL for an image, without attributes that do not affect it."""
+        """The figure as a data URL for an image, without attributes that have no visible effect."""
         svg = OMITTED_IN_IMAGES.sub("", self.svg).replace("<svg ", f'<svg font-family="{FONT}" ', 1)
         return f"data:image/svg+xml,{quote(svg, safe=SAFE_IN_URLS)}"
 

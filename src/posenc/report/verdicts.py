@@ -66,7 +66,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def number_texts(judged: ClauseVerdict | None) -> tuple[str, str, str]:
-    """Return left, right, and the difference with its interval; empty if not measured."""
+    """Return left, right, and the difference with its interval; empty strings if not measured."""
     if judged is None or judged.left is None or judged.right is None or judged.difference is None:
         return "", "", ""
     difference, scale = judged.difference, judged.clause.scale

@@ -26,7 +26,7 @@ from posenc.runs.files import read_text, write_atomic
 from posenc.runs.run_directory import SelectRuns
 
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
-"""A link of a report's page to another file of the report."""
+"""Matches a link from a report's page to another file of the report."""
 SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
@@ -119,11 +119,11 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
                 values = published[label].values
                 texts = {f"{x:.0f}": quantity.format(values[x]) for x in lengths if x in values}
                 ratio = published_ratio(values, curves)
-                line = {
+                fields = {
                     curves.label_heading: f"{label}, published",
                     "longest_over_train_length": ratio,
                 }
-                records.append(dict.fromkeys(records[-1]) | curves.key | texts | line)
+                records.append(dict.fromkeys(records[-1]) | curves.key | texts | fields)
     return records_csv(records)
 
 
@@ -135,8 +135,8 @@ def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity)
     """
     cells: list[Any] = [None] * len(SUFFIXES)
     if value is not None:
-        text, seeds = value.point.text_interval, _t_ends(value.point.band)
-        ends = [*seeds, *((text.low, text.high) if text else (None, None))]
+        t_ends, interval = _t_ends(value.point.band), value.point.text_interval
+        ends = [*t_ends, *((interval.low, interval.high) if interval else (None, None))]
         numbers = (None if end is None else quantity.from_mean(end) for end in ends)
         rounded = [None if number is None else f"{number:.6g}" for number in numbers]
         cells = [*rounded, str(value.best).lower()]

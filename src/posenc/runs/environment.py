@@ -13,10 +13,10 @@ MALLOC_VARIABLES = {
 }
 """Settings that make glibc keep freed memory for the next training step.
 
-Returning the memory to the system took 12% of a step's time.
+Returning it to the operating system took 12% of a step's time.
 """
 SOURCE_VARIABLE = "POSENC_SOURCE"
-"""The variable that tells a job where the package is of which it imports a copy."""
+"""The variable with the folder of the original package, of which a job imports a copy."""
 TORCHRUN_VARIABLES = (
     "RANK",
     "WORLD_SIZE",
@@ -47,7 +47,7 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
 
 
 def source_folder() -> Path:
-    """Return the folder of the package; in a job, that of which the job's package is a copy."""
+    """Return the folder of the package; in a job that imports a copy, that of the original."""
     return Path(os.environ.get(SOURCE_VARIABLE) or Path(__file__).parents[1])
 
 
@@ -64,7 +64,7 @@ def job_process() -> Iterator[None]:
     """Within this context, torchrun's variables define the process group that this process joins.
 
     Elsewhere they are ignored: a shell or notebook may have them from another program, and a
-    command that took itself for a rank would process only its part of the data.
+    command that mistook itself for a rank would process only its part of the data.
     """
     global _is_job
     before, _is_job = _is_job, True

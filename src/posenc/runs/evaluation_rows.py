@@ -25,7 +25,7 @@ MEAN_OVER = {
     "perplexity_per_word": "words",
     "perplexity_per_byte": "bytes",
 }
-"""Key of a value in a row -> key of the number that the row's `sum` is divided by."""
+"""Metric -> the key of the count by which the row's `sum` is divided to compute it."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -47,8 +47,8 @@ def budget_key(row: Row) -> tuple[Any, ...]:
 def row_key(row: Row) -> tuple[Any, ...]:
     """Return the values that identify a row; rows with the same key replace each other.
 
-    These are the measurement and what was scored. A budget of tokens determines it; a budget of
-    seconds does not, so the hash of the scored tokens is included (their number in older rows).
+    These are the measurement, its budget and the tokens that were scored. A token budget determines
+    them; a time budget does not, so their hash is included (their number in older rows).
     """
     budget = budget_key(row)
     scored = () if budget[0] is None else (row.get("tokens_hash", row.get("count")),)
@@ -62,7 +62,7 @@ def largest_rows(rows: Sequence[Row]) -> list[Row]:
 
 def _largest(rows: Sequence[Row], key: Callable[[Row], tuple[Any, ...]]) -> list[Row]:
     """Return the row with the most tokens for each key; on a tie, the last in the file's order."""
-    if len(set(map(key, rows))) == len(rows):  # nearly always; it saves sorting them
+    if len(set(map(key, rows))) == len(rows):  # nearly always true, and saves sorting the rows
         return list(rows)
     ordered = sorted(rows, key=lambda row: (row["count"], _file_order(row)))
     largest = {key(row): row for row in ordered}
@@ -70,7 +70,7 @@ def _largest(rows: Sequence[Row], key: Callable[[Row], tuple[Any, ...]]) -> list
 
 
 def _largest_by_budget(rows: Sequence[Row]) -> list[Row]:
-    """Return one row per measurement and budget; a budget of seconds may have several."""
+    """Return the largest row per measurement and budget; a time budget may have several rows."""
     return _largest(rows, lambda row: measurement_key(row) + budget_key(row))
 
 
@@ -86,10 +86,10 @@ class SelectedRows(NamedTuple):
 
 
 def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
-    """Choose one row per measurement of each run; takes the training lengths and rows of the runs.
+    """Choose one row per measurement of each run; takes the training length and rows of each run.
 
-    Rows with the budget from `common_budgets` are comparable. Other measurements of a run have the
-    row that scored the most tokens.
+    Rows with the budget from `common_budgets` are comparable. For the other measurements of a run,
+    the row that scored the most tokens is chosen.
     """
     budgets = common_budgets(rows_of_runs)
     selected = []
@@ -110,8 +110,8 @@ def common_budgets(
 ) -> dict[ComparisonKey, Any]:
     """Return, for each measurement, the budget that most runs of a training length used.
 
-    Takes the training length and the rows of each run. Among budgets that equally many runs used,
-    the one that scored the most tokens is returned.
+    Takes the training length and the rows of each run. If several budgets were used by equally many
+    runs, the one that scored the most tokens is returned.
     """
     counts: dict[ComparisonKey, Counter[Any]] = {}
     tokens: Counter[tuple[ComparisonKey, Any]] = Counter()
@@ -130,15 +130,15 @@ def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = Non
     """Return the rows in a file; a missing file has none.
 
     Raises RunError if the file is corrupt or was edited, if a row does not have the given types, or
-    if the file names another `owner` as `write_rows` does. Older files have neither a digest nor an
-    owner.
+    if the file has an owner other than `owner` (see `write_rows`). Older files have neither a
+    digest nor an owner.
     """
     contents = read_json(path, {"rows": []})
     if owner is not None and isinstance(contents, dict):
-        named = contents.get("run", owner)
-        if named != owner:
+        saved_owner = contents.get("run", owner)
+        if saved_owner != owner:
             raise RunError(
-                f"{path} has results of the run with hash {named}, but this run has the hash"
+                f"{path} has results of the run with hash {saved_owner}, but this run has the hash"
                 f" {owner}; restore the file, or delete it and evaluate the run again"
             )
     rows = contents.get("rows") if isinstance(contents, dict) else None
@@ -156,8 +156,8 @@ def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = Non
 
 def write_rows(path: Path, rows: Sequence[Row], owner: str | None = None) -> None:
     """Write a file of rows with a digest of them; `owner` is the hash of their run, if any."""
-    named = {} if owner is None else {"run": owner}
-    write_json(path, {**named, "digest": _digest(rows), "rows": rows})
+    owner_field = {} if owner is None else {"run": owner}
+    write_json(path, {**owner_field, "digest": _digest(rows), "rows": rows})
 
 
 def _digest(rows: Iterable[Row]) -> str:
@@ -165,24 +165,24 @@ def _digest(rows: Iterable[Row]) -> str:
 
 
 def _contradicts_sum(row: Row, key: str) -> bool:
-    """Whether a value in MEAN_OVER differs from the one that follows from the row's `sum`.
+    """Whether a row's metric `key` (in MEAN_OVER) differs from the value computed from its `sum`.
 
-    Values that are missing or null are not checked.
+    Metrics that are missing or null are not checked.
     """
     values: list[Any] = [row.get(name) for name in (key, "sum", MEAN_OVER[key])]
     if not all(isinstance(value, int | float) for value in values):
         return False
-    value, total, number = values
+    value, total, count = values
     if key != "loss":
         value = log(value) if value > 0 else -inf
-    return not isclose(value, total / max(1, number), rel_tol=1e-9, abs_tol=1e-9)
+    return not isclose(value, total / max(1, count), rel_tol=1e-9, abs_tol=1e-9)
 
 
 def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
     """Return the rows of `evaluation.json`; a missing file has none.
 
-    Raises RunError if the file is corrupt, has a row twice, or names another run than that with
-    `run_hash`. Older files do not name their run.
+    Raises RunError if the file is corrupt, has a row twice, or has the hash of a run other than
+    `run_hash`. Older files do not have a run's hash.
     """
     rows = read_rows(path, EVALUATION, run_hash)
     if len({row_key(row) for row in rows}) < len(rows):
@@ -191,7 +191,7 @@ def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
 
 
 def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
-    """Raise RunError if two rows of the same complete measurement come from different tokens."""
+    """Raise RunError if two rows of the same complete measurement scored different tokens."""
     if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
         return
     if old["tokens_hash"] != new["tokens_hash"]:
@@ -205,7 +205,7 @@ def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
 def merge_rows(path: Path, rows: list[Row], run_hash: str | None = None) -> None:
     """Add `rows` to the file under a lock, replacing existing rows with the same keys.
 
-    `run_hash` is the hash of the run, which the file then names.
+    `run_hash` is the hash of the run, which is written to the file.
     """
     with lock(path.with_name(f".{path.name}.lock")):
         merged = {row_key(row): row for row in read_rows(path)}

@@ -1,4 +1,4 @@
-"""Atomic writes, regular files, JSON and JSON-lines files, and the contents of folders."""
+"""Atomic writes, regular files, JSON and JSON Lines files, and the contents of folders."""
 
 import errno
 import hashlib
@@ -74,7 +74,7 @@ class NotRegularFileError(OSError):
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor. Raises NotRegularFileError for anything else.
 
-    Does not wait, as opening a pipe does until another process opens its other end.
+    Does not block if `path` is a pipe whose other end no process has opened.
     """
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -106,11 +106,11 @@ def is_mostly_holes(path: Path) -> bool:
     Some file systems do not report the allocated blocks, or compress the data. So the file must
     also have a hole.
     """
-    stat = path.stat()
-    if stat.st_size < SPARSE_BYTES or 512 * stat.st_blocks > stat.st_size // 100:
+    file_stat = path.stat()
+    if file_stat.st_size < SPARSE_BYTES or 512 * file_stat.st_blocks > file_stat.st_size // 100:
         return False
     with path.open("rb") as file:
-        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < stat.st_size
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < file_stat.st_size
 
 
 def read_json(path: Path, default: Any = None) -> Any:
@@ -127,9 +127,9 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON. Raises ValueError also for duplicate keys and numbers that are not finite.
+    """Parse JSON. Also raises ValueError for duplicate keys and numbers that are not finite.
 
-    So do strings that cannot be printed, because they contain half of a surrogate pair.
+    The same holds for strings with half of a surrogate pair, which cannot be printed.
     """
     value = _DECODER.decode(text)
     if "\\ud" in text.lower():
@@ -171,7 +171,7 @@ def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one if the file does not exist.
 
     `types` maps keys to their types. Other keys, which a later version may write, are not checked.
-    Raises RunError if the file is corrupt, is not an object, or has a value of another type.
+    Raises RunError if the file is corrupt, is not an object, or has a value of the wrong type.
     """
     contents = read_json(path, {})
     if not isinstance(contents, dict):
@@ -183,7 +183,7 @@ def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a JSON-lines file; a missing file has none.
+    """Return the rows of a JSON Lines file; a missing file has none.
 
     Skips a last line that a crash truncated. Raises RunError if any other line is corrupt.
     """
@@ -199,7 +199,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
-    """Append `row` to a JSON-lines file in a single write."""
+    """Append `row` to a JSON Lines file in a single write."""
     with open_to_append(path) as file:
         file.write(_jsonl_line(row))
 
@@ -209,7 +209,7 @@ def _jsonl_line(row: dict[str, Any]) -> bytes:
 
 
 class RowsDigest:
-    """A digest of the rows of a JSON-lines file, to which rows can be added."""
+    """A digest of the rows of a JSON Lines file, to which rows can be added."""
 
     def __init__(self, rows: Iterable[dict[str, Any]] = ()) -> None:
         self._hash = hashlib.sha256()
@@ -224,7 +224,7 @@ class RowsDigest:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """Open a file of a run to append to it. Raises OSError if it is a link, or not a file."""
+    """Open a file of a run to append to it. Raises OSError if it is not a regular file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     try:
         return os.fdopen(open_regular(path, flags), "ab")
@@ -239,7 +239,7 @@ def flush_to_disk(path: Path) -> None:
 
 
 def truncate_jsonl(path: Path, step: int) -> None:
-    """Delete the rows of a JSON-lines file that come after `step`, from which training resumes.
+    """Delete the rows of a JSON Lines file that come after `step`, from which training resumes.
 
     Raises RunError if the file is corrupt or a row has no step.
     """
@@ -281,13 +281,13 @@ def check_entries(paths: Iterable[Path | os.DirEntry[str]]) -> None:
     """Raise RunError for anything in a run or an experiment that is not a file or a folder.
 
     The run may be from someone else. Writing to a symbolic link must not write elsewhere, and
-    opening a pipe might wait forever.
+    opening a pipe might block forever.
     """
     for path in paths:
         if path.is_symlink():
             raise RunError(
-                f"{os.fspath(path)} is a symbolic link; replace it by what it points to, or delete"
-                f" it"
+                f"{os.fspath(path)} is a symbolic link; replace it with what it points to, or"
+                f" delete it"
             )
         if not (path.is_file() or path.is_dir()) and os.path.exists(path):
             raise RunError(f"{os.fspath(path)} is not a regular file; delete it")

@@ -28,9 +28,9 @@ LOCK_TIMEOUT = 2.0
 def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
-    Gives up after `timeout` seconds; None waits indefinitely. The file names this process while it
-    holds the lock. Raises RunError if the file system does not support locks, or if `path` is not a
-    regular file.
+    Gives up after `timeout` seconds; None waits indefinitely. While the lock is held, the file has
+    this process's id and host name. Raises RunError if the file system does not support locks, or
+    if `path` is not a regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
@@ -69,11 +69,11 @@ def describe_holder(path: Path) -> str:
 
 @contextmanager
 def _open(path: Path, flags: int) -> Iterator[int]:
-    """Open a lock file without waiting, which opening a pipe would do, and yield its descriptor."""
+    """Open a lock file without blocking, even if it is a pipe, and yield its descriptor."""
     try:
         descriptor = open_regular(path, flags | os.O_NOFOLLOW)
     except NotRegularFileError as error:
-        raise RunError(f"{path} is {error}, as lock files are; delete it") from None
+        raise RunError(f"{path} is {error}, so it cannot be a lock file; delete it") from None
     try:
         yield descriptor
     finally:

@@ -27,7 +27,7 @@ BY_POSITION = "by_position"
 """The protocol whose losses at each position are saved."""
 BINS_PER_OCTAVE = 4
 MAX_ARRAY_BYTES = 2**31
-"""The maximum total size of the arrays in a file, which may be compressed a thousand times."""
+"""The maximum total size of a file's arrays; compressed, they may take a thousandth of it."""
 NUMPY_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -93,24 +93,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     """Return the arrays of `loss_by_position.npz`; `rows` are all rows of its run.
 
-    Raises RunError if the file is corrupt, or if the arrays of a row are not its own.
+    Raises RunError if the file is corrupt, or if the arrays of a row do not match it.
     """
     by_position = [row for row in rows if row["protocol"] == BY_POSITION]
-    return _read_own_arrays(path, by_position, positions_name)
+    return _read_checked_arrays(path, by_position, positions_name)
 
 
 def read_blocks(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     """Return the arrays of `loss_by_block.npz`, like `read_positions`."""
-    return _read_own_arrays(path, rows, _array_name)
+    return _read_checked_arrays(path, rows, _array_name)
 
 
-def _read_own_arrays(
+def _read_checked_arrays(
     path: Path, rows: Sequence[Row], array_name: Callable[[Row], str]
 ) -> dict[str, np.ndarray]:
     """Return the arrays in an npz file after comparing them with the rows that they belong to.
 
     The arrays of a measurement are those of its largest row. In older versions, rows with the same
-    budget of seconds replaced each other, so these arrays may be those of a larger row.
+    time budget replaced each other, so the arrays may be those of a larger row that is gone.
     """
     arrays = read_arrays(path)
     timed = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
@@ -120,8 +120,8 @@ def _read_own_arrays(
             continue
         if sums_and_counts(row, arrays, name) is None:
             raise RunError(
-                f"{path} does not have the losses of evaluation.json ({name}): one of the files is"
-                f" older, edited or from another run; restore it, or evaluate the run again"
+                f"{path} does not match evaluation.json ({name}): one of the files is older,"
+                f" edited or from another run; restore it, or evaluate the run again"
             )
     return arrays
 
@@ -130,7 +130,7 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
     """Return the arrays in an open npz file, as numpy.load does, which takes twice as long."""
     members = archive.infolist()
     if any(member.compress_type not in NUMPY_COMPRESSION for member in members):
-        raise ValueError("it is compressed in another way than numpy does")
+        raise ValueError("its compression method is not one that numpy uses")
     if (size := sum(member.file_size for member in members)) > MAX_ARRAY_BYTES:
         raise ValueError(f"its arrays have {size:,} bytes, more than {MAX_ARRAY_BYTES:,}")
     arrays = {}
@@ -147,10 +147,10 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
 
 @lru_cache(maxsize=256)
 def _parse_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
-    """Return the shape and the type of an array; the arrays of many runs have the same ones."""
+    """Return an array's shape and dtype, cached because many arrays have the same header."""
     file = io.BytesIO(header)
     if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("an array has another format than version 1.0 of npy")
+        raise ValueError("an array is not in version 1.0 of the npy format")
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     return shape, dtype
 

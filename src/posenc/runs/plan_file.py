@@ -31,8 +31,8 @@ REPORT_FOLDERS = ("report", "report-selected")
 def read_plan(folder: Path) -> dict[str, Any]:
     """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
 
-    Raises RunError if the file is corrupt, or if something in the experiment that is not a run is
-    neither a file nor a folder.
+    Raises RunError if the file is corrupt, or if `check_entries` rejects a file or folder of the
+    experiment that is not a run.
     """
     check_entries(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
     file = folder / "plan.json"
@@ -52,7 +52,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
 def update_plan(
     folder: Path, values: Mapping[str, Any], command: str, names: Sequence[str]
 ) -> None:
-    """Write `values` to an experiment's `plan.json`, and add runs and the command that made them.
+    """Write `values` to `plan.json`, and add the runs `names` and the command that planned them.
 
     Raises RunError if the file is corrupt.
     """

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 class RowTypes:
     """The types of the keys in the rows of a file; other keys, of later versions, are not checked.
 
-    `required` and `optional` map keys to a type or a union of types. Numbers under the keys
+    `required` and `optional` map keys to a type or a union of types. The numbers of the keys in
     `positive` must be above 0.
     """
 
@@ -45,8 +45,8 @@ class RowTypes:
 def _are_valid(values: Sequence[Any], types: frozenset[type], *, positive: bool) -> bool:
     """Whether values have these exact types; a bool is not a number.
 
-    Integers must fit into 64 bits, as in an array, and strings must be printable: the renderer of
-    figures crashes on control characters. The parser has checked that floats are finite.
+    Integers must fit into 64 bits, as in an array, and strings must be printable: the figure
+    renderer crashes on control characters. The parser has checked that floats are finite.
     """
     if not set(map(type, values)) <= types:
         return False

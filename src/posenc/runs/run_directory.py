@@ -78,7 +78,7 @@ class RunDirectory:
     def check_name(self, values: dict[str, Any]) -> None:
         """Raise RunError unless the directory has the name of the run in its configuration.
 
-        Otherwise it could be a copy of another run, which would count twice.
+        Otherwise it could be a copy of another run, which would be counted twice.
         """
         name = values["planned"]["run"]
         if name != self.path.absolute().name:
@@ -100,14 +100,14 @@ class RunDirectory:
             if status.state == "running" and not is_locked(self.lock_file):
                 error = status.error or "its process was killed"
                 return status.replace(state="interrupted", error=error)
-        except RunError as error:  # the lock is not a file
+        except RunError as error:  # the lock is not a regular file
             return status.replace(state="failed", error=str(error))
         return status
 
     def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
         """Return the evaluation rows.
 
-        Raises RunError if the file is corrupt, or names another run than that with `run_hash`.
+        Raises RunError if the file is corrupt, or has the hash of a run other than `run_hash`.
         """
         return read_evaluation(self.evaluation_file, run_hash)
 
@@ -134,7 +134,7 @@ class RunDirectory:
     ) -> None:
         """Raise RunError if the logs are not those that the run had when it finished.
 
-        The log of the timing may be missing.
+        `timing.jsonl` may be missing.
         """
         if status.state != "finished":
             return
@@ -223,7 +223,7 @@ def ambiguous_run(path: str, matches: Sequence[str]) -> ConfigError:
 
 
 def list_some(names: Sequence[str]) -> str:
-    """Return the first names, followed by dots if there are more."""
+    """Return the first names, followed by an ellipsis if there are more."""
     return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 
 
@@ -280,7 +280,7 @@ def remove_run(run: RunDirectory) -> None:
 def _remove_emptied_folder(folder: Path) -> None:
     """Delete an experiment's folder if its plan has no runs left and it has no other results.
 
-    If it has a report or a benchmark, only these are kept.
+    Other results, such as a report or a benchmark, are kept.
     """
     with lock(folder / ".plan.lock"):
         if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):

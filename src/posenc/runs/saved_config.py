@@ -32,7 +32,7 @@ MAX_CONFIG_BYTES = 1_000_000
 """The maximum size of a `config.yaml`; those of the shipped experiments are about 6 kB."""
 
 PATTERNS = {"posenc_version": r"[\w.+!-]{1,40}", "fingerprint": "[0-9a-f]{1,64}"}
-"""The form of settings in `planned` that are parts of paths or are printed."""
+"""Regular expressions for settings in `planned` that are parts of paths or are printed."""
 
 
 def write_config(file: Path, values: dict[str, Any]) -> None:
@@ -45,7 +45,7 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     """Return the configuration in a `config.yaml`, whose settings all have valid types.
 
     Its `modules` are empty: the command line decides which modules are trusted, not this file.
-    Options that were introduced since have the defaults that preserve the old behavior. Raises
+    Options that were added later have the defaults that preserve the old behavior. Raises
     RunError if the file is corrupt, was not written by planning, contains an alias or an
     interpolation, or is of an earlier version. With `verify`, also raises RunError if it has been
     edited since; the hash of a run with custom classes, which would be imported, is not checked.

@@ -22,9 +22,8 @@ class ResolvedSettings:
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
     digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
     cuda. `kernel` names the attention kernel of each layer and the reason for its choice; `compile`
-    is whether the model is compiled, and `compile_reason` why.
-    `micro_batch_tokens` is None if batches are not split. `parameters` is the model's parameter
-    count.
+    is whether the model is compiled, and `compile_reason` why. `micro_batch_tokens` is None if
+    batches are not split. `parameters` is the model's parameter count.
     """
 
     code: str
@@ -52,10 +51,10 @@ class Status:
     """The contents of `status.json`.
 
     `work_done` is the completed fraction of training and evaluation together, and `seconds` is the
-    total wall time across restarts. `compile_seconds` is what torch.compile took when the run was
-    last started, if the model is compiled. `resolved` holds the `ResolvedSettings` as a mapping; it
-    is empty before the first start. `metrics_digest` and `timing_digest` are the digests of the
-    logs of a finished run.
+    total wall time across restarts. `compile_seconds` is the time that torch.compile took when the
+    run was last started, if the model is compiled. `resolved` holds the `ResolvedSettings` as a
+    mapping; it is empty before the first start. `metrics_digest` and `timing_digest` are the
+    digests of the logs of a finished run.
     """
 
     state: State = "pending"

@@ -1,8 +1,8 @@
-"""Remembers the classes, functions and W&B projects that the user has trained with.
+"""Remembers the classes and functions that the user has trained with, and the upload destinations.
 
-A run directory may come from someone else, so its configuration cannot decide which code is run. A
-class that the user has already trained with on this machine, from the same file, can be imported.
-Nor can it decide where results are uploaded to.
+A run directory may come from someone else, so its configuration cannot decide which code is run or
+where results are uploaded. A class that the user has already trained with on this machine, from the
+same file, can be imported, and results can be uploaded to a W&B project that the user has used.
 """
 
 import os
@@ -18,7 +18,7 @@ from posenc.runs.lock import lock
 
 
 def remember(targets: Iterable[str], destinations: Iterable[str] = ()) -> None:
-    """Record classes and functions that the user trains with, and where runs are uploaded to.
+    """Record classes and functions that the user trains with, and where runs are uploaded.
 
     Does nothing if the record cannot be written.
     """
@@ -32,13 +32,13 @@ def remember(targets: Iterable[str], destinations: Iterable[str] = ()) -> None:
 
 
 def is_remembered(target: str) -> bool:
-    """Whether the user has trained with this class or function of the file that it is now in."""
+    """Whether the user has trained with this class or function, from the file it is now in."""
     record = _record()
     return record is not None and _entry(target) in _remembered(record)
 
 
 def is_known_destination(destination: str) -> bool:
-    """Whether the user has trained runs that are uploaded there."""
+    """Whether the user has trained runs that are uploaded to `destination`."""
     record = _record()
     return record is not None and _destination_entry(destination) in _remembered(record)
 

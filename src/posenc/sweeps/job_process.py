@@ -128,7 +128,7 @@ class JobProcess:
         return self._old_status.replace(state="pending") if status == self._old_status else status
 
     def outcome(self) -> Status:
-        """Wait for the job and return its final status, from its exit code if it recorded none."""
+        """Wait for the job and return its final status, recorded or derived from its exit code."""
         self.wait()
         code, status = self.exit_code, self.run.status()
         assert code is not None
@@ -179,7 +179,7 @@ def start_job(
     """Start a job that imports posenc from `code` and appends its output to `log`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    _ensure_running()
+    _ensure_fork_server()
     process = context.Process(target=run_job_process, args=(arguments, str(log), environment))
     old_path, main_module = list(sys.path), sys.modules["__main__"]
     sys.path[:0] = [str(code)] if code else []  # multiprocessing copies sys.path to the process
@@ -208,8 +208,8 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
     sys.exit(main(arguments, launcher.is_alive))
 
 
-def _ensure_running() -> None:
-    """Start the server if necessary, with MALLOC_VARIABLES set and stop signals blocked.
+def _ensure_fork_server() -> None:
+    """Start the fork server if necessary, with MALLOC_VARIABLES set and stop signals blocked.
 
     A signal to the launcher's process group must not kill the server, which reports the exit codes
     of jobs.

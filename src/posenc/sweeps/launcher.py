@@ -13,7 +13,7 @@ from posenc.runs.status import Status
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that is ready to start, with the modules and devices that its process needs.
+    """A run of a planned sweep, with the modules and devices that its process needs.
 
     `problem` says why the run's directory cannot be used; such a run is not launched.
     """

@@ -45,7 +45,7 @@ UPDATED_ON_RESUME = (
 """Keys that a resumed or copied run takes from the new command."""
 
 NUM_WRITERS = 16
-"""Threads that write the files of runs, most of whose time is spent waiting for the disk."""
+"""Threads that write the files of runs; they spend most of their time waiting for the disk."""
 TARGET = re.compile(r'"_target_": "[^"]*"')
 """A `_target_` in a configuration that is written as JSON."""
 
@@ -79,8 +79,8 @@ def plan(
     Before any run directory is written, raises ConfigError if a job is invalid, and RunError if the
     experiment's plan is corrupt. `command` is the command line, which `posenc status` prints.
     Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
-    If `local`, runs must fit this machine. A run whose existing directory is corrupt is not written
-    and has a `problem`; if all are, raises the error of the first.
+    If `local`, runs must fit this machine. A run whose existing directory cannot be used is not
+    written and has a `problem`; if that is the case for all runs, raises the error of the first.
     """
     composed = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared = {key: composed[0][key] for key in PLAN_KEYS}
@@ -130,7 +130,7 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
 
 
 def _trust(configs: Mapping[str, DictConfig]) -> None:
-    """Record the jobs' classes outside posenc, and the W&B projects that the jobs log to."""
+    """Record as trusted the jobs' classes outside posenc and the W&B projects they log to."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
@@ -218,7 +218,7 @@ def _without_duplicates(jobs: list[Job]) -> list[Job]:
 def _directory_problem(job: Job) -> PosencError | None:
     """Return why the directory of a run cannot be used, so that other runs continue without it.
 
-    Raises ConfigError if the job asks for what its training has not kept.
+    Raises ConfigError if the job evaluates weights that its training has not kept.
     """
     try:
         _check_directory(job)

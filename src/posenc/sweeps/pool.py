@@ -30,7 +30,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""The maximum number of starts of a run whose process keeps being killed (out of memory)."""
+"""Maximum number of starts of a run whose process keeps being killed (usually out of memory)."""
 
 
 class PoolLauncher(Launcher):
@@ -245,7 +245,7 @@ class _Launch:
     def _print_header(self) -> None:
         resources = f"{plural(self.threads, 'thread')} each"
         if self.workers > len(self.gpus) > 0:
-            resources += f", sharing {len(self.gpus) * self.devices} GPUs"
+            resources += f", sharing {plural(len(self.gpus) * self.devices, 'GPU')}"
         elif self.gpus:
             resources += f", {plural(self.devices, 'GPU')} each"
         counts = plural(self.total, "run")

@@ -25,7 +25,7 @@ PLAIN_INTERVAL_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Row:
+class ProgressRow:
     """One run in progress; `work` is its completed fraction, `loss` its latest training loss."""
 
     name: str
@@ -40,7 +40,7 @@ class Row:
 class Snapshot:
     """A sweep in progress; `work` is its completed fraction, `counts` describes the ended runs."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ProgressRow]
     counts: str
     work: float
     seconds_left: float | None
@@ -141,12 +141,12 @@ def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Tab
     return table
 
 
-def progress_row(process: JobProcess, pace: Pace, now: float) -> Row:
+def progress_row(process: JobProcess, pace: Pace, now: float) -> ProgressRow:
     """Return the display row of a running process, after updating its pace."""
     status = process.status()
     pace.observe(now, status.work_done)
     starting = status.state == "pending"
-    return Row(
+    return ProgressRow(
         process.run.name,
         "starting" if starting else status.phase,
         status.work_done,
@@ -183,7 +183,7 @@ def _summary(snapshot: Snapshot) -> str:
     return " · ".join(parts)
 
 
-def _run_table(rows: Sequence[Row]) -> Table:
+def _run_table(rows: Sequence[ProgressRow]) -> Table:
     table = run_table(("phase",), ("loss", "tokens/s", "done", "left"))
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"

@@ -21,7 +21,7 @@ COPY_PREFIX = ".copy-"
 
 
 def reused_experiments(sweep: DictConfig) -> list[str]:
-    """Return the experiments in `reuse`. Raises ConfigError for one that cannot be a name."""
+    """Return the experiments in `reuse`. Raises ConfigError for an invalid name."""
     names: Any = OmegaConf.to_container(sweep.reuse, resolve=True)
     if not all(map(NAME_PATTERN.fullmatch, names)):
         raise ConfigError(f"reuse={names!r} must be a list of experiment names")

@@ -131,7 +131,7 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
 
 
 def _quoted(command: str) -> str | None:
-    """Return a command of posenc in a plan, quoted for a shell; None if it is another command.
+    """Return a command from a plan, quoted for a shell, or None if it does not run posenc.
 
     The plan may be from someone else, and users copy what is printed.
     """

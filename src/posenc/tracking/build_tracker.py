@@ -1,4 +1,4 @@
-"""Builds the tracker of a configuration, which may combine several (`logger=[wandb,csv]`)."""
+"""Builds the tracker that `config.logger` selects; `logger=[wandb,csv]` combines several."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def wandb_tracker(node: DictConfig) -> WandbTracker | None:
 def wandb_destination(node: DictConfig) -> str | None:
     """Return the mode and the project of the W&B tracker in a node of the config group `logger`.
 
-    Returns None if there is none, or if it says neither to go online nor whose project it is.
+    Returns None if there is no W&B tracker, or if its mode is not online and it has no entity.
     """
     for _, tracker in _wandb_nodes(node):
         mode, entity = tracker.get("mode"), tracker.get("entity")
@@ -63,7 +63,7 @@ def wandb_destination(node: DictConfig) -> str | None:
 
 
 def is_trusted_destination(node: DictConfig) -> bool:
-    """Whether the user has trained with the mode and project of a `logger` node, if it has any.
+    """Whether a `logger` node has no W&B destination, or one that the user has trained with.
 
     A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """
@@ -74,7 +74,8 @@ def is_trusted_destination(node: DictConfig) -> bool:
 def forget_unknown_destination(config: DictConfig) -> None:
     """Reset the W&B mode and entity of a saved run unless they are trusted.
 
-    The mode is then that of WANDB_MODE, by default offline, and the entity that of the account.
+    The mode then comes from WANDB_MODE (offline if that is not set), and the entity is the default
+    of the account.
     """
     if not is_trusted_destination(config.logger):
         for key, _ in _wandb_nodes(config.logger):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import describe_error, import_extra
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import JobType, Tracker
-from posenc.tracking.wandb_history import LENGTH_AXIS, Row, evaluation_history, training_row
+from posenc.tracking.wandb_history import LENGTH_AXIS, evaluation_history, training_row
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class LightningTracker(Tracker, ABC):
-    """Logs a run to the folder `folder` of its directory, with the metric names of W&B.
+    """Logs a run to `folder` in its run directory, with the same metric names as in W&B.
 
     The folder is rewritten from the files of the run whenever a process opens the run. It therefore
     has each step only once, no matter how often the run is interrupted or evaluated.
@@ -62,7 +63,7 @@ class LightningTracker(Tracker, ABC):
         """Return a logger that writes to `path / self.folder`."""
 
     def evaluation_step(self, row: Row) -> int:
-        """Return the step at which an evaluation result is logged: the last one of training."""
+        """Return the step at which an evaluation result is logged: the last training step."""
         return self._last_step
 
     def _log(self, row: Row, step: int) -> None:

@@ -42,7 +42,7 @@ class LoggedKeys:
         """Return the history keys `<prefix>...<suffix>`, one list per panel.
 
         The main protocol comes first. Curves that differ only in their swap share a panel, which
-        also has the curve without a swap.
+        also shows the curve without a swap.
         """
         keys = [key for key in self.history if key.startswith(prefix) and key.endswith(suffix)]
         keys.sort(key=lambda key: (key.count("/"), MAIN_PROTOCOL not in key, key))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror_file import DIFF_FILE, MEDIA_KEY, SWAPS_KEY, MirrorFile
-from posenc.tracking.wandb_history import Row, training_row
+from posenc.tracking.wandb_history import training_row
 from posenc.tracking.wandb_summary import run_summary
 from posenc.training.checkpoint import list_checkpoints
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Mirror:
-    """Logs the missing rows of a W&B run; `last_step` is the last step that W&B has.
+    """Logs the rows that a W&B run is missing; `last_step` is the last step that W&B has.
 
     An offline run is logged from its first step whenever it is opened.
     """
@@ -42,7 +43,7 @@ class Mirror:
         if (diff := self.directory.path / DIFF_FILE).exists():
             self.run.save(str(diff), base_path=str(diff.parent), policy="now")
         if self.directory.rows():
-            from posenc.tracking import wandb_media  # imports Altair, which is slow
+            from posenc.tracking import wandb_media  # imports Altair, which is slow to import
 
             mirror_file = MirrorFile(self.directory)
             mirror_file.add_new_results(self.config)

@@ -1,6 +1,6 @@
 """`mirror.json`: the record of what has been logged to the W&B run of a run directory.
 
-W&B's own offline files are in a single folder for each run, named after it.
+Also keeps W&B's offline files in one folder per run, which has the name of the run.
 """
 
 import hashlib
@@ -55,9 +55,9 @@ class MirrorFile:
     `identity` is written when the run first starts. Each entry is `{"step", "row"}` with a history
     row, `{"step", "loss_by_position"}` with a digest of the losses in the table and the image, or
     `{"step", "swaps"}` with a digest of the table of swaps. `logged_characters` is the number of
-    characters of run.log that are on the server. `file_sizes`
-    has the size in bytes of each offline run file once all rows have been logged. It is empty if
-    the rows are on the server, and None while the W&B run is open or after it has failed.
+    characters of run.log that are on the server. `file_sizes` maps each offline run file to its
+    size in bytes once all rows have been logged. It is empty if the rows are on the server, and
+    None while the W&B run is open or after it has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -91,7 +91,10 @@ class MirrorFile:
 
     @property
     def is_complete(self) -> bool | None:
-        """Whether W&B has all rows; None if there is no W&B run or an earlier version logged it."""
+        """Whether W&B has all rows.
+
+        None if there is no W&B run, or if an earlier version of posenc logged it.
+        """
         if not self.has_file_sizes:
             return None
         if self.file_sizes is None:
@@ -138,7 +141,7 @@ class MirrorFile:
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
         swaps = swap_rows(results)
-        media = {MEDIA_KEY: _digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
+        media = {MEDIA_KEY: _arrays_digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
         for kind, content in ((MEDIA_KEY, arrays), (SWAPS_KEY, swaps)):
             if content and (self.newest(kind) or {}).get(kind) != media[kind]:
                 new_entries.append({kind: media[kind]})
@@ -183,7 +186,7 @@ def _check(file: Path, contents: Mapping[str, Any]) -> None:
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry has a step and, if it has a row, numbers on one axis."""
+    """Whether an entry has a step and its row, if any, has only numbers or null and one axis."""
     row = entry.get("row", {})
     is_row = isinstance(row, dict) and set(map(type, row.values())) <= {int, float, NoneType}
     axes = sum(name in row for name in EVALUATION_AXES) if is_row else 0
@@ -200,7 +203,7 @@ def _text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _digest(arrays: dict[str, Any]) -> str:
+def _arrays_digest(arrays: dict[str, Any]) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())
@@ -220,14 +223,14 @@ def replace_earlier_files(run: "Run", name: str) -> None:
     """
     folder = Path(run.settings.sync_dir)
     target = folder.with_name(f"run-{name}")
-    started = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}(-\d+)?")
+    folder_pattern = re.compile(rf"(offline-)?run-\d{{8}}_\d{{6}}-{re.escape(run.id)}(-\d+)?")
     for other in folder.parent.iterdir():
-        if other == target or (started.fullmatch(other.name) and other != folder):
+        if other == target or (folder_pattern.fullmatch(other.name) and other != folder):
             shutil.rmtree(other)
     folder.rename(target)
-    for link in folder.parent.iterdir():  # latest-run, and the logs in it
+    for link in folder.parent.iterdir():  # latest-run, and links to logs in the folder
         if link.is_symlink() and not link.exists():
-            within = link.readlink().parts[1:]
+            parts_in_folder = link.readlink().parts[1:]
             link.unlink()
-            if (target / Path(*within)).exists():
-                link.symlink_to(Path(target.name, *within))
+            if (target / Path(*parts_in_folder)).exists():
+                link.symlink_to(Path(target.name, *parts_in_folder))

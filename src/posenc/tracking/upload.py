@@ -93,15 +93,15 @@ def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTrac
     """Return the run's W&B tracker, or the default one if the run used another logger.
 
     Raises RunError or ConfigError if the run's configuration is corrupt. Unless `offline`, also
-    raises RunError if the run, which may be from someone else, belongs to a W&B entity for which
+    raises RunError if the run, which may be from someone else, belongs to a W&B entity with which
     the user has not trained on this machine.
     """
     logger = directory.config().logger
     tracker = wandb_tracker(logger) or WandbTracker()
-    is_account = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
-    if not (offline or is_account or is_trusted_destination(logger)):
+    is_own_entity = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
+    if not (offline or is_own_entity or is_trusted_destination(logger)):
         raise RunError(
-            f"the run belongs to the W&B entity {tracker.entity}, for which you have not trained on"
-            f" this machine; to upload it there, set WANDB_ENTITY={tracker.entity!r}"
+            f"the run belongs to the W&B entity {tracker.entity}, with which you have not trained"
+            f" on this machine; to upload it there, set WANDB_ENTITY={tracker.entity!r}"
         )
     return tracker

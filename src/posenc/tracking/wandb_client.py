@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
-REQUEST_TIMEOUT = 10  # seconds for the server to answer wandb's request before it logs a table
+REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that wandb sends before a table
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
 
@@ -136,10 +136,10 @@ def process_state_restored() -> Generator[None]:
 
 
 def check_folder_settings() -> None:
-    """Raise WandbError if W&B settings in the current folder name another server or account.
+    """Raise WandbError if the current folder has W&B settings that `wandb init` does not write.
 
-    wandb reads `wandb/settings`, which may be from someone else, and would send the user's API key
-    to the server that it names. `wandb init` writes a project, an entity and the user's server.
+    `wandb init` writes a project, an entity and the user's server to `wandb/settings`. wandb also
+    reads this file if it is from someone else, and would send the user's API key to its server.
     """
     import wandb
 
@@ -151,8 +151,8 @@ def check_folder_settings() -> None:
         settings = _read_settings(file).items()
         if other := [key for key, _ in settings - harmless if key not in ("entity", "project")]:
             raise WandbError(
-                f"{file} in the current folder sets {', '.join(sorted(other))}, which decide where"
-                f" your API key is sent; delete the file or use another folder"
+                f"{file} in the current folder sets {', '.join(sorted(other))}, which can change"
+                f" where your API key is sent; delete the file or use another folder"
             )
 
 

@@ -33,15 +33,15 @@ SAFE_SETTINGS = re.compile(
     |(?:branch|user|author|committer|color|init|pull|push|fetch|commit|tag|gc|lfs|github)\..+""",
     re.VERBOSE | re.DOTALL,
 )
-"""The settings of a repository with which `git status` and `git diff` run no other program.
+"""Repository settings that cannot make `git status` or `git diff` run another program.
 
-Commands for hooks and for access to a remote may be among them, because hooks and remotes are
-turned off. git's names are in lower case, except for that of a branch, a remote or a submodule.
+Settings for hooks and remotes are among them, because GIT turns hooks and remotes off. git lists
+names in lower case, except for the name of a branch, a remote or a submodule.
 """
 KEPT_VARIABLES = ("GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES")
-"""The beginnings of git's environment variables that it is run with.
+"""Prefixes of the environment variables `GIT_...` that are passed on to git.
 
-Others, which git sets for its hooks, name another repository, or programs.
+The others, which git sets for its hooks, can name another repository, or programs to run.
 """
 MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
@@ -89,7 +89,7 @@ def sweep_trial_id() -> str | None:
 
 def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
     """Return flat keys to filter and group by, and all other settings under `config`."""
-    encoding, other = variant(config), OmegaConf.to_container(config, resolve=True)
+    encoding_variant, other = variant(config), OmegaConf.to_container(config, resolve=True)
     assert isinstance(other, dict)
     for key in FLAT_KEYS:
         del other[key]
@@ -97,8 +97,8 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
         other[group] = {k: v for k, v in other[group].items() if k not in keys}
     return {
         **{group: config.choices[group] for group in SHOWN_IN_FLAT_KEYS["choices"]},
-        "variant": encoding,
-        "series": f"{encoding} L={config.train_length}",
+        "variant": encoding_variant,
+        "series": f"{encoding_variant} L={config.train_length}",
         **{key: config[key] for key in FLAT_KEYS},
         "parameters": config.planned.parameters,
         "data_fingerprint": config.planned.fingerprint,
@@ -138,6 +138,8 @@ def git_state() -> dict[str, Any]:
     folder = source_folder()  # a job's own package is in a folder that may be from someone else
     try:
         _require_no_commands(folder)
+        if not _git(folder, "ls-files"):  # a virtual environment in another repository
+            return {}
         commit = _git(folder, "rev-parse", "HEAD")
         changes = _git(folder, "status", "--porcelain", "-uno", "--ignore-submodules=all")
     except (OSError, subprocess.SubprocessError):
@@ -163,8 +165,8 @@ def git_diff() -> str:
 def _require_no_commands(folder: Path) -> None:
     """Raise SubprocessError if a git repository, which may be from someone else, is not safe.
 
-    Its settings could name programs, which git would run, or a folder of the user as its files,
-    whose contents would be saved.
+    Its settings could make git run other programs, or make one of the user's folders its work tree,
+    whose contents would then be saved.
     """
     settings = _git(folder, "config", "--list", "--show-scope", "--name-only", "-z").split("\0")
     for scope, name in zip(settings[::2], settings[1::2], strict=False):

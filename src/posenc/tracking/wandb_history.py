@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from posenc.config.swaps import NO_SWAP
+from posenc.config.paths import NO_SWAP
 from posenc.runs.evaluation_rows import largest_rows
 from posenc.runs.loss_arrays import BY_POSITION, bin_positions, positions_name, sums_and_counts
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import STOPPED_EARLY
 
 MAIN_SPLIT = "validation"
@@ -36,11 +37,10 @@ TRAINING_METRICS = {
 MEASUREMENT_KEYS = ("data", "split", "protocol", "stride")
 SWAP_COLUMNS = ("swap", "factor", "length", "perplexity", *MEASUREMENT_KEYS)
 EVALUATION_METRICS = ("perplexity", "loss", "accuracy", "exact")
-Row = dict[str, Any]
 
 
 def training_row(row: Row) -> Row:
-    """Return a row of `metrics.jsonl` with W&B's metric names; callbacks choose their own."""
+    """Return a row of `metrics.jsonl` with W&B's metric names; callbacks' metrics keep theirs."""
     return {TRAINING_METRICS.get(key, key): row[key] for key in row if key != STOPPED_EARLY}
 
 
@@ -78,8 +78,8 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
 def swap_rows(rows: Sequence[Row]) -> list[list[Any]]:
     """Return the rows of the table of swaps (SWAP_COLUMNS); [] if no swap was evaluated.
 
-    They are for the final weights. `factor` is None for the swap's default and for `none`, which is
-    the unchanged encoding; other parameters are part of the swap's name.
+    All of them are for the final weights. `factor` is None for the swap's default and for `none`,
+    which is the unchanged encoding; other parameters are part of the swap's name.
     """
     final = [row for row in largest_rows(rows) if row.get("at_tokens") is None]
     swapped = {tuple(row[key] for key in MEASUREMENT_KEYS) for row in final if row["swap"]}
@@ -115,8 +115,8 @@ def loss_by_position(
 ) -> list[tuple[Row, list[tuple[float, float, int]]]]:
     """Return the rows with losses by position, sorted by length, each with its log-spaced bins.
 
-    A bin is (position, mean loss, tokens); positions start at 1. `arrays` belong to the largest row
-    of each measurement.
+    A bin is (position, mean loss, tokens); positions start at 1. `arrays` come from the row
+    with the most scored tokens of each measurement.
     """
     curves = []
     for row in sorted(largest_rows(rows), key=itemgetter("length")):

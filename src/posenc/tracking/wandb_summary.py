@@ -29,8 +29,8 @@ BENCHMARK_TYPES = RowTypes(
 def run_summary(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
     """Return the last training metrics, perplexities by length, training costs and benchmarks.
 
-    The summary is always complete because W&B keeps only the summary of the offline run file that
-    is uploaded last.
+    Always returns the whole summary, because W&B keeps only the summary of the offline run file
+    that is uploaded last.
     """
     last_metrics: dict[str, Any] = {}
     for row in directory.metrics():
@@ -63,11 +63,11 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
         f"ppl@{describe_lengths([length], train_length)[0]}": row["perplexity"]
         for length, row in by_length.items()
     }
-    if shortest := by_length.get(train_length):
-        budget = budget_key(shortest)
+    if at_train_length := by_length.get(train_length):
+        budget = budget_key(at_train_length)
         longest = by_length[max(n for n, row in by_length.items() if budget_key(row) == budget)]
         if longest["length"] > train_length:
-            ratio = longest["perplexity"] / shortest["perplexity"]
+            ratio = longest["perplexity"] / at_train_length["perplexity"]
             summary["extrapolation_ratio"] = ratio
     return summary
 

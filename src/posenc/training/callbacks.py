@@ -6,7 +6,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 from omegaconf import DictConfig
-from pytorch_lightning import callbacks as lightning
 from pytorch_lightning.loggers.logger import Logger
 
 from posenc.config.components import build
@@ -17,20 +16,20 @@ MONITORED = ("loss", "learning_rate", "validation_loss")
 """The metrics that callbacks may monitor."""
 
 REJECTED: dict[type[pl.Callback], str] = {
-    lightning.Checkpoint: "posenc saves checkpoints itself; set checkpoint.every_seconds",
-    lightning.ProgressBar: "`posenc train` and `posenc status` show the progress",
-    lightning.ModelSummary: "`posenc plan` shows the number of parameters",
-    lightning.GradientAccumulationScheduler: "set micro_batch_tokens",
-    lightning.BatchSizeFinder: "set micro_batch_tokens",
-    lightning.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
-    lightning.StochasticWeightAveraging: (
+    pl.callbacks.Checkpoint: "posenc saves checkpoints itself; set checkpoint.every_seconds",
+    pl.callbacks.ProgressBar: "`posenc train` and `posenc status` show the progress",
+    pl.callbacks.ModelSummary: "`posenc plan` shows the number of parameters",
+    pl.callbacks.GradientAccumulationScheduler: "set micro_batch_tokens",
+    pl.callbacks.BatchSizeFinder: "set micro_batch_tokens",
+    pl.callbacks.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
+    pl.callbacks.StochasticWeightAveraging: (
         "it averages after each epoch, and to Lightning, a run is one epoch;"
         " set callbacks=stochastic_weight_averaging, which averages after optimizer steps"
     ),
 }
 """Callbacks that cannot work in posenc -> the alternative."""
-AVERAGING = (lightning.WeightAveraging,)
-STOPPING = (lightning.EarlyStopping, lightning.Timer)
+AVERAGING = (pl.callbacks.WeightAveraging,)
+STOPPING = (pl.callbacks.EarlyStopping, pl.callbacks.Timer)
 
 
 def build_callbacks(config: DictConfig) -> list[pl.Callback]:
@@ -51,12 +50,12 @@ def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
     for rejected, remedy in REJECTED.items():
         if isinstance(callback, rejected):
             return remedy
-    if isinstance(callback, lightning.DeviceStatsMonitor):
+    if isinstance(callback, pl.callbacks.DeviceStatsMonitor):
         import_extra("psutil", "DeviceStatsMonitor")
     monitor = getattr(callback, "monitor", None)
     if monitor is not None and monitor not in MONITORED:
         return f"monitor={monitor} must be one of {', '.join(MONITORED)}"
-    if isinstance(callback, lightning.EarlyStopping) and config.validation.every_tokens is None:
+    if isinstance(callback, pl.callbacks.EarlyStopping) and config.validation.every_tokens is None:
         return "it acts after each validation; set validation.every_tokens"
     if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:
         return "it cannot be combined with evaluation.at_tokens; set evaluation.at_tokens=[]"

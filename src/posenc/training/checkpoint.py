@@ -50,11 +50,10 @@ class Checkpoint:
     def load(self, run_hash: str | None = None, *, mmap: bool = False) -> dict[str, Any]:
         """Return the contents, loaded without running code from the file.
 
-        With `mmap`, tensors are read from disk only if they are used.
-        Raises RunError if the file contains anything other than tensors and plain values, or more
-        of them than `check_checkpoint` allows, if it was saved after another number of steps than
-        its name says, or if it was saved by another run than that with `run_hash`; None skips this
-        check.
+        With `mmap`, tensors are read from disk only if they are used. Raises RunError if the file
+        contains anything other than tensors and plain values, or more values than
+        `check_checkpoint` allows, if its number of steps is not the one in its name, or if the hash
+        of the run that saved it is not `run_hash`. If `run_hash` is None, the hash is not checked.
         """
         try:
             check_checkpoint(self.path)
@@ -80,9 +79,9 @@ class Checkpoint:
         return {str(name).removeprefix("model."): value for name, value in state.items()}
 
     def check_metrics(self, run: RunDirectory) -> None:
-        """Raise RunError if the training log up to this step is not that of the checkpoint.
+        """Raise RunError if the training log up to this step has changed since the checkpoint.
 
-        Older checkpoints have no digest of it.
+        Checkpoints of earlier versions, which have no digest of the log, are not checked.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
         if self.load(mmap=True).get(METRICS_DIGEST) not in (None, RowsDigest(rows).hexdigest()):

@@ -34,18 +34,18 @@ def choose_compile(
     products and attention, which take most of a step. Raises ConfigError for `true` if this
     machine has no compiler; another machine is assumed to have one.
     """
-    missing = _missing_compiler if on_this_machine else lambda device: None
+    missing_compiler = _missing_compiler if on_this_machine else lambda device: None
     if setting is False:
         return CompileChoice(False, "requested")
     if setting is True:
-        if compiler := missing(device):
+        if compiler := missing_compiler(device):
             raise ConfigError(f"compile=true requires {compiler}; install it or set compile=false")
         return CompileChoice(True, "requested")
     if device.type == "cpu" and precision != "bf16":
         return CompileChoice(False, f"saves little in {precision} on a CPU")
     if device.type == "cpu" and not has_bf16_instructions():
         return CompileChoice(False, "the CPU has no bfloat16 instructions")
-    if compiler := missing(device):
+    if compiler := missing_compiler(device):
         return CompileChoice(False, f"requires {compiler}, which is not installed")
     if num_steps is not None and num_steps < MIN_STEPS:
         return CompileChoice(False, f"fewer than {MIN_STEPS} steps")
@@ -53,7 +53,7 @@ def choose_compile(
 
 
 def is_compiled(config: DictConfig) -> bool:
-    """Whether the model of a benchmark is compiled; raises ConfigError if that is impossible."""
+    """Whether a benchmark compiles its model; raises ConfigError if compile=true is impossible."""
     return choose_compile(config.compile, select_device(config), config.precision).enabled
 
 

@@ -1,4 +1,4 @@
-"""Optimizers: subclasses of `torch.optim.Optimizer`, or functions from a model to an optimizer."""
+"""Optimizers: subclasses of `torch.optim.Optimizer`, or functions that build one for a model."""
 
 import inspect
 from collections.abc import Callable
@@ -17,7 +17,7 @@ OptimizerFactory = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 def optimizer_factory(config: DictConfig) -> OptimizerFactory:
-    """Return a function from a model to the optimizer that `config` describes.
+    """Return a function that builds the optimizer of `config` for a model.
 
     A subclass of `torch.optim.Optimizer` gets the parameter groups of `parameter_groups`. Raises
     ConfigError if the optimizer cannot be built.
@@ -108,7 +108,7 @@ def muon(
     momentum: float,
     adamw_learning_rate: float,
     betas: list[float],
-) -> "Combined":
+) -> "CombinedOptimizer":
     """Muon (Jordan et al. 2024) for the matrices of the blocks, AdamW for all other parameters.
 
     Muon's updates are scaled to match AdamW's, so the two may share one learning rate. Weight decay
@@ -138,7 +138,7 @@ def muon(
                 others, lr=adamw_learning_rate, betas=adam_betas, weight_decay=0.0, fused=True
             )
         )
-    return Combined(*optimizers)
+    return CombinedOptimizer(*optimizers)
 
 
 def _check_learning_rate(value: float, name: str = "learning_rate") -> None:
@@ -154,7 +154,7 @@ def _check_betas_and_weight_decay(betas: list[float], weight_decay: float) -> No
         )
 
 
-class Combined(torch.optim.Optimizer):
+class CombinedOptimizer(torch.optim.Optimizer):
     """Combines several optimizers, each with its own parameters, into one."""
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:

@@ -1,4 +1,4 @@
-"""A limit on the values in a pickle, checked without unpickling it.
+"""A limit on the number of values in a pickle, checked without unpickling it.
 
 Tuples that contain the same tuple twice, which contains another one twice, and so on, need a few
 bytes for each level, but hashing, comparing or printing the outermost one takes time that doubles
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 MAX_VALUES = 10_000_000
-"""The maximum number of values, counting shared ones each time; hashing more takes seconds."""
+"""The maximum number of values, counting shared ones repeatedly; hashing more takes seconds."""
 MAX_PICKLE_BYTES = 100_000_000
-"""The maximum size of a checkpoint's pickle, which holds no weights: five million values."""
-GROWING = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD")
-"""The instructions that add to the value below their arguments instead of making a new one."""
+"""The maximum size of a checkpoint's pickle (without weights); enough for five million values."""
+APPENDING_OPCODES = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD")
+"""The opcodes that add their arguments to the value below them instead of creating a value."""
 
 
 @dataclass(eq=False)
@@ -29,9 +29,9 @@ class _Value:
 
 
 def check_checkpoint(path: Path) -> None:
-    """Raise ValueError if a file of `torch.save` has too many values or is not such a file."""
+    """Raise ValueError if a file is not from `torch.save`, or if its pickle has too many values."""
     if not zipfile.is_zipfile(path):
-        raise ValueError("it is not a zip file of torch.save")
+        raise ValueError("it is not a zip file from torch.save")
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -42,18 +42,18 @@ def check_checkpoint(path: Path) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        raise ValueError("its directory has an offset outside the file") from None
+        raise ValueError("its zip directory has an offset outside the file") from None
 
 
 def check_pickle(data: bytes) -> None:
-    """Raise ValueError for a pickle with more than MAX_VALUES values, or one that contains itself.
+    """Raise ValueError if a pickle has more than MAX_VALUES values, or if one contains itself.
 
-    The unpickler's stack is simulated with the sizes of values in place of the values.
+    Simulates the unpickler's stack, with the sizes of the values instead of the values.
     """
     stack: list[_Value | None] = []  # None is a mark
     memo: dict[Any, _Value] = {}
-    for instruction, argument, _ in pickletools.genops(data):
-        name = instruction.name
+    for opcode, argument, _ in pickletools.genops(data):
+        name = opcode.name
         if "PUT" in name or name == "MEMOIZE":
             memo[len(memo) if argument is None else argument] = _top(stack)
         elif "GET" in name:
@@ -63,7 +63,7 @@ def check_pickle(data: bytes) -> None:
         elif name == "DUP":
             stack.append(_top(stack))
         else:
-            _execute(instruction, stack)
+            _execute(opcode, stack)
 
 
 def _top(stack: list[_Value | None]) -> _Value:
@@ -72,9 +72,9 @@ def _top(stack: list[_Value | None]) -> _Value:
     return value
 
 
-def _execute(instruction: Any, stack: list[_Value | None]) -> None:
-    """Replace the arguments of an instruction on the stack by its result."""
-    before, after = instruction.stack_before, instruction.stack_after
+def _execute(opcode: Any, stack: list[_Value | None]) -> None:
+    """Replace the arguments of an opcode on the stack with its result."""
+    before, after = opcode.stack_before, opcode.stack_after
     count, contents = len(before), []
     if pickletools.markobject in before:
         count = before.index(pickletools.markobject)
@@ -84,7 +84,7 @@ def _execute(instruction: Any, stack: list[_Value | None]) -> None:
     arguments = [value for value in below if value is not None]
     if not after:
         return
-    if instruction.name in GROWING and arguments:
+    if opcode.name in APPENDING_OPCODES and arguments:
         result = arguments.pop()
         if result.is_contained or result in contents or result in arguments:
             raise ValueError("a container in it contains itself")

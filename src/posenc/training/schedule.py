@@ -1,4 +1,4 @@
-"""Learning-rate schedules: functions `(step, total, ...)` that return a multiplier of the peak.
+"""Learning-rate schedules: functions `(step, total, ...)` that return a fraction of the peak rate.
 
 `step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
 `..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak

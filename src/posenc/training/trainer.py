@@ -92,7 +92,7 @@ def _strategy(config: DictConfig, devices: int) -> Strategy | str:
         return "auto"
     if config.trainer.strategy == "fsdp":
         return FullyShardedStrategy(devices)
-    # A step may leave weights of an adaptive softmax or a dropped encoding unused.
+    # A step may not use some weights of an adaptive softmax, or of an encoding that DRoPE drops.
     return DDPStrategy(find_unused_parameters=True)
 
 

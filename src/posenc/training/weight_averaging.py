@@ -9,8 +9,8 @@ from pytorch_lightning.callbacks import WeightAveraging
 class StochasticWeightAveraging(WeightAveraging):
     """Averages the weights over the last optimizer steps, and saves the average in checkpoints.
 
-    The first `start_fraction` of the steps are not included. Raises ValueError unless it is at
-    least 0 and below 1.
+    The first `start_fraction` of the steps is not included. Raises ValueError unless
+    `start_fraction` is at least 0 and below 1.
     """
 
     def __init__(self, start_fraction: float = 0.75) -> None:
@@ -30,7 +30,7 @@ class StochasticWeightAveraging(WeightAveraging):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        # Before the first average, the copy has the initial weights.
+        # Until averaging starts, the averaged model still has the initial weights.
         if self._average_model is not None and self._average_model.n_averaged == 0:
             self._average_model.module.load_state_dict(pl_module.state_dict())
         super().on_save_checkpoint(trainer, pl_module, checkpoint)

@@ -21,7 +21,7 @@ _DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 
 
 class SeededRandom:
-    """A random number generator that is seeded by strings and integers.
+    """A random number generator that is seeded with strings and integers.
 
     It returns the same numbers in every NumPy version, because it uses only the raw bits of a bit
     generator, which NumPy keeps stable, unlike its distributions.
@@ -82,7 +82,7 @@ class Task(ABC):
 
     @property
     def chance(self) -> float | None:
-        """Chance accuracy, of guessing among all possible answers; None if unknown."""
+        """Chance accuracy, that of random guessing among all possible answers; None if unknown."""
         return None
 
     @abstractmethod

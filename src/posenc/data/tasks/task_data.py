@@ -23,7 +23,7 @@ class TaskData(Dataset):
     Each split has its own seeds. Evaluation examples do not depend on the run's seed, so that all
     runs are evaluated on the same examples. At small sizes there are so few distinct sequences
     that the splits overlap. `tokenizer` has one token per symbol. As in GPT-2, `eos_id` is also the
-    BOS token; the other ids are the other symbols in order.
+    BOS token; the other symbols have the remaining ids, in order.
     """
 
     def __init__(self, task: Task, tokenizer: Tokenizer) -> None:

@@ -27,14 +27,14 @@ _CLASSES: dict[str, type[Tokenizer]] = {
 def load_tokenizer(path: Path, digest: str | None = None) -> Tokenizer:
     """Return the tokenizer that was saved to `path`.
 
-    Files of earlier versions have the kind and the `state()` of the tokenizer. Raises RunError if a
-    file is corrupt, or if the files do not have the `tokenizer_digest` of the run's tokenizer; None
+    Files written by earlier versions contain the kind and the `state()` of the tokenizer. Raises
+    RunError if a file is corrupt, or if the `tokenizer_digest` of the files is not `digest`; None
     skips this check.
     """
     if digest not in (None, tokenizer_digest(path)):
         raise RunError(
             f"{path} and {CONFIG_NAME} are not the tokenizer of this run (they were edited or are"
-            f" from another run); rerun the command of the run, which writes them again"
+            f" from another run); rerun the run's command to write them again"
         )
     saved = read_mapping(path, {})
     try:

@@ -15,8 +15,8 @@ from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 _EOS_TOKEN = "<|endoftext|>"
 _MIN_VOCAB_SIZE = 257  # 256 bytes and the end-of-text token
 _BYTES_PER_BIT = 0.29
-"""The bytes that a token stands for per bit of its id; from 512 to 2,048 tokens, Python source has
-0.24 to 0.29."""
+"""The bytes of text per token, divided by log2(vocab_size): 0.24 to 0.29 for Python source and
+vocabularies of 512 to 2,048 tokens."""
 
 
 class BPETrainer(TokenizerTrainer):

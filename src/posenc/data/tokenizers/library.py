@@ -1,4 +1,4 @@
-"""Loads tokenizers of the Hugging Face library from files that may come from someone else."""
+"""Loads tokenizers of the Hugging Face `tokenizers` library from untrusted files."""
 
 import math
 import os
@@ -12,15 +12,15 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from posenc.config.errors import ConfigError, describe_error
 
 MAX_GROWTH = 100
-"""The largest factor by which the steps of a tokenizer may together lengthen a text.
+"""The largest factor by which all steps of a normalizer or decoder together may lengthen a text.
 
-Those of published tokenizers lengthen it less than tenfold. Nested steps that each double it need a
-few lines to fill the memory.
+Those of published tokenizers lengthen it less than tenfold. A malicious file needs only a few dozen
+steps that each double the text to exhaust the memory.
 """
 STEP_GROWTH = {"ByteLevel": 4, "Precompiled": 10}
-"""The steps besides Replace that lengthen a text each time they are applied, and by how much.
+"""The steps besides Replace that lengthen a text each time they are applied -> the largest factor.
 
-Unlike these, Unicode's normal forms change nothing if they are applied again.
+Unicode normalization is not among them: applying it again changes nothing.
 """
 
 
@@ -37,8 +37,8 @@ def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
 def library_errors(problem: str) -> Iterator[None]:
     """Turn errors of the tokenizers library into ConfigErrors that start with `problem`.
 
-    The library raises nothing more specific than Exception, and PanicException, which is not even
-    an Exception, for what its authors did not expect.
+    The library raises plain Exceptions and, if its Rust code panics, PanicException, which is not a
+    subclass of Exception.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def library_errors(problem: str) -> Iterator[None]:
 
 
 def check_growth(serialized: dict[str, Any]) -> None:
-    """Raise ConfigError if the steps of a tokenizer can make a text more than MAX_GROWTH as long.
+    """Raise ConfigError if the steps of a tokenizer can make a text over MAX_GROWTH times as long.
 
     `serialized` is the content of a tokenizer.json.
     """
@@ -58,12 +58,12 @@ def check_growth(serialized: dict[str, Any]) -> None:
         if growth > MAX_GROWTH:
             raise ConfigError(
                 f"the steps of its {part} can make a text {growth:.3g} times as long; at most"
-                f" {MAX_GROWTH} is allowed, because longer texts fill the memory"
+                f" {MAX_GROWTH} is allowed, because longer texts could exhaust the memory"
             )
 
 
 def _steps(node: Any) -> Iterator[dict[str, Any]]:
-    """Yield the steps of a normalizer or decoder, of which a Sequence contains several."""
+    """Yield the steps of a normalizer or decoder, including those inside a Sequence."""
     if isinstance(node, dict) and node.get("type") == "Sequence":
         for child in [*node.get("normalizers", []), *node.get("decoders", [])]:
             yield from _steps(child)
@@ -78,12 +78,12 @@ def _growth(step: dict[str, Any]) -> float:
     content, pattern = step["content"], step["pattern"].get("String")
     if pattern:
         return max(1, len(content) / len(pattern))
-    return 1 + len(content)  # a regular expression may match one character, or between two
+    return 1 + len(content)  # a regex can match the empty string everywhere
 
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Discard what the library prints to the file descriptor of stderr if it panics."""
+    """Discard what the library writes to stderr (file descriptor 2) if it panics."""
     try:
         stderr = os.dup(2)
     except OSError:  # there is no stderr

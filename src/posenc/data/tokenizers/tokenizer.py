@@ -31,7 +31,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
-        """Yield arrays of ids that together encode all documents, each ending with `eos_id`."""
+        """Yield the ids of all documents in arrays of any size; `eos_id` ends every document."""
 
     def expected_tokens(self, documents: Iterable[str]) -> int:
         """Return the number of tokens of all documents."""
@@ -83,7 +83,7 @@ class Tokenizer(ABC):
     def save(self, path: Path) -> None:
         """Write the tokenizer.json file `path`, and `tokenizer_config.json` in the same folder.
 
-        The second file has the kind and the end-of-text token, for which tokenizer.json has no
+        The second file contains the kind and the end-of-text token, for which tokenizer.json has no
         field.
         """
         write_json(path.with_name(CONFIG_NAME), self._config())
@@ -118,7 +118,7 @@ class TokenizerTrainer(ABC):
         """Return the vocabulary size to expect on `corpus`, or None if it is unknown."""
 
     def expected_tokens(self, documents: Iterable[str]) -> int | None:
-        """Return about how many tokens all documents will have, or None if it is unknown."""
+        """Return the approximate number of tokens of all documents, or None if it is unknown."""
         return None
 
     @abstractmethod

@@ -65,7 +65,7 @@ class WordTokenizer(Tokenizer):
 
 
 class WordTrainer(TokenizerTrainer):
-    """Builds a vocabulary: the train split's words, <eos> and <unk>, sorted by falling frequency.
+    """Builds a vocabulary: the train split's words, <eos> and <unk>, most frequent first.
 
     Words of equal frequency are sorted alphabetically.
     """

@@ -5,8 +5,8 @@ A spectrum is a pure function
     (width, train_length, length, *, parameters) -> (frequencies [width/2], attention factor)
 
 of the number of channels, the training length L and the length of the current sequence in tokens.
-Frequencies are float64, in radians per token (a wavelength is 2 pi / f tokens). Cosine and sine are
-multiplied by the attention factor, as Hugging Face calls it. Most spectra depend only on the width.
+Frequencies are float64, in radians per token (a wavelength is 2 pi / f tokens). The attention
+factor (Hugging Face's term) multiplies cosine and sine. Most spectra depend only on the width.
 """
 
 from posenc.encodings.spectra.context_extension import (

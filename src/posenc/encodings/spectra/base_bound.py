@@ -9,7 +9,7 @@ from torch import Tensor
 CANDIDATE_RATIO = 1.0005  # ratio of consecutive candidates
 MAX_BASE = 1e10
 CHUNK_SIZE = 32  # candidates tested at once
-DISTANCE_STRIDES = (64, 8, 1)  # most candidates already fail if every 64th distance is tested
+DISTANCE_STRIDES = (64, 8, 1)  # most candidates already fail at a multiple of 64
 
 
 def smallest_base(head_width: int, length: int, min_base: float = 1.0) -> float:
@@ -17,9 +17,9 @@ def smallest_base(head_width: int, length: int, min_base: float = 1.0) -> float:
 
     B_m is the expected margin of a key similar to the query over a random one at distance m. Larger
     bases may violate the bound again. Candidates are 0.05% apart; the paper's own search is coarser
-    (16,000 at d=128 and 2048 tokens, where 11,600 suffices). The search starts from `min_base`; the
-    result never decreases with length, so `min_base` may be the result for a shorter length. Raises
-    ValueError if no base up to 1e10 qualifies.
+    (it finds 16,000 at d=128 and 2048 tokens, where 11,600 suffices). The search starts from
+    `min_base`; the result never decreases with length, so `min_base` may be the result for a
+    shorter length. Raises ValueError if no base up to 1e10 qualifies.
     """
     if head_width < 2 or head_width % 2 or length < 1:
         raise ValueError(f"head_width={head_width} must be even, and {length=} must be positive")

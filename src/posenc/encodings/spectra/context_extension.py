@@ -1,6 +1,6 @@
 """Spectra for sequences that are s times as long as in training; geometric if s is 1.
 
-A `factor` of null means s = max(1, sequence length / training length), so that nothing changes up
+A `factor` of None means s = max(1, sequence length / training length), so that nothing changes up
 to the training length ("dynamic scaling", YaRN, 2309.00071, section 3.3).
 """
 
@@ -93,7 +93,7 @@ def scaling_factor(factor: float | None, train_length: int, length: int) -> floa
 
 
 def _base_scale(width: int, factor: float) -> float:
-    """Return the factor on the base that divides the lowest frequency by `factor`."""
+    """Return the multiplier of the base that divides the lowest frequency by `factor`."""
     if width < 4:
         raise ValueError(f"NTK scaling needs at least 4 rotary channels, not {width}")
     return factor ** (width / (width - 2))

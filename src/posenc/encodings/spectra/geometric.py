@@ -1,7 +1,7 @@
 """The geometric spectrum, its variants, and other spectra that depend only on the width.
 
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and a factor by
-which cosine and sine are multiplied.
+Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and the attention
+factor, by which cosine and sine are multiplied.
 """
 
 import math
@@ -60,7 +60,7 @@ def powers_of_two(width: int, train_length: int, length: int) -> Frequencies:
 def resonance(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """Resonance RoPE (Wang et al. 2024, 2403.00071): 2 pi / round(2 pi / f) for geometric f.
 
-    All wavelengths are whole numbers of tokens, even wavelengths longer than L.
+    All wavelengths are whole numbers of tokens, including those longer than L.
     """
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
     wavelengths = (2 * math.pi / frequencies).round()

@@ -1,4 +1,4 @@
-"""Spectra in which some frequencies are zero, so that these pairs of channels ignore positions."""
+"""Spectra with zero frequencies, whose pairs of channels do not encode positions."""
 
 import math
 

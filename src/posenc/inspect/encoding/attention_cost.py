@@ -22,12 +22,12 @@ PARAMETERS = "parameters"
 def measure_size(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Count the trainable parameters, and all other values in parameters and buffers."""
     encoding = inspected.encoding
-    trained = sum(p.numel() for p in encoding.parameters() if p.requires_grad)
+    trainable = sum(p.numel() for p in encoding.parameters() if p.requires_grad)
     stored = sum(tensor.numel() for tensor in (*encoding.parameters(), *encoding.buffers()))
     layers = plural(inspected.config.model.layers, "layer")
     return [
-        PropertyValue(float(trained), f"trainable, in {layers}"),
-        PropertyValue(float(stored - trained), "values in buffers and frozen parameters"),
+        PropertyValue(float(trainable), f"trainable, in {layers}"),
+        PropertyValue(float(stored - trainable), "values in buffers and frozen parameters"),
     ]
 
 

@@ -71,7 +71,7 @@ def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
 def new_angles(
     sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, test_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return masks of the frequencies with new angles beyond L, and without a period within L."""
+    """Return two masks: frequencies with new angles beyond L, and those without a period in L."""
     absolute = inspected.encoding.overrides("embed")
     window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []

@@ -148,13 +148,15 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             labels.setdefault(float(spectrum["base"]), []).append(inspected.label)
     if not labels:
         return None
-    head_width, length = encodings[0].encoding.geometry.head_width, encodings[0].train_length
-    lengths = [max(1, length // LONG_FACTOR), length, LONG_FACTOR * length]
-    bounds, base = [], 1.0
-    for n in lengths:
-        base = smallest_base(head_width, n, base)
-        bounds.append((n, base))
-    lines = [formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE)]
+    trained = sorted({inspected.train_length for inspected in encodings})
+    lengths = [max(1, trained[0] // LONG_FACTOR), *trained, LONG_FACTOR * trained[-1]]
+    lines = []
+    for head_width in sorted({item.encoding.geometry.head_width for item in encodings}):
+        bounds, base = [], 1.0
+        for n in lengths:
+            base = smallest_base(head_width, n, base)
+            bounds.append((n, base))
+        lines.append(formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE))
     styles = label_styles(encodings)
     for base, names in labels.items():
         points, style = [(n, base) for n in lengths], styles[names[0]]
@@ -214,9 +216,10 @@ def exponential_integral(distance: Array, base: float) -> Array:
 def power_integral(distance: Array, exponent: float) -> Array:
     """Return the integral of exp(i m t^a) = m^(-1/a) / a * integral of exp(iu) u^(1/a - 1).
 
-    u runs from 0 to m. The integral from 0 to infinity is Gamma(1/a) exp(i pi / 2a). The integral
-    from m to infinity is evaluated parallel to the imaginary axis, where it does not oscillate and
-    Gauss-Laguerre quadrature converges. At small m, Gauss-Legendre quadrature is accurate.
+    a is the exponent, and u runs from 0 to m. The integral from 0 to infinity is
+    Gamma(1/a) exp(i pi / 2a). The integral from m to infinity is evaluated parallel to the
+    imaginary axis, where it does not oscillate and Gauss-Laguerre quadrature converges. At small m,
+    Gauss-Legendre quadrature is accurate.
     """
     m, s = np.asarray(distance, dtype=float), 1 / exponent
     node, weight = np.polynomial.legendre.leggauss(NUM_QUADRATURE_NODES)

@@ -29,7 +29,8 @@ def random_content(inspected: InspectedEncoding, tokens: int) -> tuple[Tensor, T
 def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
     """Return the position vectors [T, C], or None if the encoding has none.
 
-    A position vector is added to a token embedding, or is an all-ones query vector after rotation.
+    A position vector is what the encoding adds to a token embedding, or an all-ones query vector of
+    the first head after rotation. An encoding that does both has the two concatenated.
     """
     tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
     geometry, layer = encoding.geometry, encoding.at_layer(0)

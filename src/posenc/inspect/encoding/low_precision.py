@@ -73,8 +73,8 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
         for name in FORMATS
     ]
     columns = ["encoding", "position", "format", "values", "positions"]
-    file, title = "low_precision_by_position", "Maximum score error by position"
-    return make_table("", file, title, columns, rows, printed=False)
+    file_stem, title = "low_precision_by_position", "Maximum score error by position"
+    return make_table("", file_stem, title, columns, rows, printed=False)
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
 """Properties of position vectors: uniqueness, magnitude, and linear relations between positions.
 
-A position vector [C] is added to a token embedding, or is an all-ones query vector after rotation.
-If an encoding has none, its biases by distance [N, H] are measured instead (zeros for NoPE).
+A position vector [C] is what an encoding adds to a token embedding, or an all-ones query vector
+after rotation. If an encoding has none, its biases by distance [N, H] are measured instead (zeros
+for NoPE).
 """
 
 import torch
@@ -88,12 +89,12 @@ def measure_magnitude(inspected: InspectedEncoding) -> list[PropertyValue]:
     rms = vectors.square().mean().sqrt().item()
     return [
         PropertyValue(vectors.abs().max().item(), f"max absolute value over {len(vectors)} {kind}"),
-        _max_far(inspected, kind),
+        _max_at_far_position(inspected, kind),
         PropertyValue(rms, "root mean square; a token embedding or score has an RMS of 1"),
     ]
 
 
-def _max_far(inspected: InspectedEncoding, kind: str) -> PropertyValue:
+def _max_at_far_position(inspected: InspectedEncoding, kind: str) -> PropertyValue:
     if inspected.max_length is not None and inspected.max_length <= FAR_POSITION:
         return PropertyValue(None, f"the maximum length is {inspected.max_length}")
     if not inspected.has_1d_positions:
@@ -115,7 +116,7 @@ def _vectors(
 ) -> tuple[Tensor, str]:
     """Return position vectors [T, C] and "positions", or biases [N, H] and "distances".
 
-    The biases are for the last of the first `num_keys` tokens, by default of all tokens.
+    The biases are those of the last of the first `num_keys` tokens (default: all tokens).
     """
     tokens = inspected.clamp_length(length)
     vectors = position_vectors(inspected.encoding, inspected.positions(tokens))

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from posenc.encodings.fox import CumulativeBias
 from posenc.encodings.wrapper import innermost_encoding
-from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
+from posenc.inspect.run.observe import QueryBlock, tensor_rows
+from posenc.runs.row_types import Row
 
 MIN_DIVISOR = 1e-300
 NUM_SINGLE_DISTANCES = 32  # each has its own row; longer distances share rows
@@ -140,7 +141,7 @@ def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
-    """Return the first distance of each row, and `length`; a row starts at the training length."""
+    """Return the first distance of each row, and `length`; one row starts at `train_length`."""
     steps = range(ROWS_PER_OCTAVE * length.bit_length())
     range_starts = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
     edges = {*range(NUM_SINGLE_DISTANCES), *range_starts, train_length, length}

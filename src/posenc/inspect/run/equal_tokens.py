@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from posenc.attention.precision import autocast
 from posenc.config.errors import ConfigError
-from posenc.inspect.run.observe import BATCH_TOKENS, Row
+from posenc.inspect.run.observe import BATCH_TOKENS
 from posenc.model.transformer import Decoder
+from posenc.runs.row_types import Row
 
 
 class TokenPairs(NamedTuple):

@@ -26,10 +26,9 @@ from posenc.attention.reference import (
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
 from posenc.model.transformer import Decoder
+from posenc.runs.row_types import Row
 
 BATCH_TOKENS = 16384  # tokens per forward pass
-Row = dict[str, Any]
-"""A row of a result table; layers and heads are numbered from 0."""
 
 
 def tensor_rows(shared: Row, axes: Sequence[str], columns: Mapping[str, Tensor]) -> list[Row]:

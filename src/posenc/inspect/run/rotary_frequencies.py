@@ -3,8 +3,8 @@
 q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the contribution of the channels
 that g rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
 
-    norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| on s_g, averaged over the keys that a query
-               attends to, divided by its sum over all frequencies
+    norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| on s_g, summed over all pairs of a query and
+               a key that it attends to, divided by the sum over all frequencies
     variation  sum_ij s_g(i, j) c(i, j) / sum_ij c(i, j)^2, where c(i, j) is q_i . k_j / sqrt(d)
                minus its mean over the keys of query i, which does not affect the softmax. It sums
                to 1 over all g, and is negative if a frequency counteracts the others
@@ -19,7 +19,8 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
 from posenc.encodings.wrapper import innermost_encoding
-from posenc.inspect.run.observe import QueryBlock, Row, tensor_rows
+from posenc.inspect.run.observe import QueryBlock, tensor_rows
+from posenc.runs.row_types import Row
 
 
 class RotaryChannels(NamedTuple):

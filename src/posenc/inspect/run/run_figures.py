@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import pi
 
-from posenc.inspect.run.observe import Row
 from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
 from posenc.report.confidence import zero_width_band
 from posenc.report.encoding_styles import DASHES, Style, encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.report.table import records_csv
 from posenc.report.vega_figure import Figure
+from posenc.runs.row_types import Row
 
 MIN_DRAWN_WEIGHT = 1e-6
 MAX_DRAWN_PARAMETERS = 6

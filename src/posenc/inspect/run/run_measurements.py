@@ -14,10 +14,11 @@ from posenc.inspect.run.attention_sums import (
     head_rows,
 )
 from posenc.inspect.run.equal_tokens import sentence_rows, text_rows
-from posenc.inspect.run.observe import Row, observe_attention
+from posenc.inspect.run.observe import observe_attention
 from posenc.inspect.run.rotary_frequencies import FrequencyContributions, rotary_channels
 from posenc.inspect.run.trained_parameters import embedding_rows, parameter_rows
 from posenc.model.transformer import Decoder
+from posenc.runs.row_types import Row
 
 
 @dataclass

@@ -9,10 +9,10 @@ from posenc.inspect.inspection import (
     make_table,
     short_number,
 )
-from posenc.inspect.run.observe import Row
 from posenc.inspect.run.run_figures import run_figures
 from posenc.inspect.run.run_measurements import RunMeasurements
 from posenc.report.table import Value
+from posenc.runs.row_types import Row
 
 SECTIONS = {
     "attention": "Attention",
@@ -48,7 +48,7 @@ ROTARY_NOTE = (
 EMBEDDINGS_NOTE = (
     "norm, std: mean and standard deviation of the norms, with embeddings scaled as they enter the"
     " model. diagonal ratio: the mean of the covariance's diagonal divided by the mean absolute"
-    " value of its other elements. independent: the ratio to expect for as many vectors with"
+    " value of its other elements. independent: the expected ratio for as many vectors with"
     " independent channels. diagonal fraction: the diagonal's fraction of the sum of squares (Su"
     " 2021)."
 )
@@ -104,7 +104,7 @@ def _finding(heads: Sequence[Row], train_length: int) -> str:
     rows = by_length[(longest,)]
     return (
         f"{text}. In windows of {longest} tokens, {_mean(rows, 'beyond'):.1%} of the attention is"
-        f" at distances of L or more, and that to the nearest L/2 tokens shifts by"
+        f" at distances of L or more, and the attention to the nearest L/2 tokens shifts by"
         f" {short_number(_mean(rows, 'shift'))} on a scale from 0 (not at all) to 1 (completely)."
     )
 

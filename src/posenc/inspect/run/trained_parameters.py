@@ -8,8 +8,8 @@ from torch import Tensor
 
 from posenc.encodings.base import Encoding
 from posenc.encodings.frequencies import SinusoidalFrequencies
-from posenc.inspect.run.observe import Row
 from posenc.model.transformer import Decoder
+from posenc.runs.row_types import Row
 
 MAX_VALUES = 1024
 """A parameter with more values and several axes is summarized by its norms along the last axis."""
@@ -72,7 +72,7 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
     Su (2021, kexue.fm/archives/8231) assumes that position embeddings are small relative to token
     embeddings, and that covariances are nearly diagonal. `diagonal_ratio` is the mean of the
     covariance's diagonal divided by the mean absolute value of its other elements. `independent` is
-    the ratio to expect for n independent normal vectors with independent channels, about
+    the expected ratio for n independent normal vectors with independent channels, about
     sqrt(pi n / 2), or None if `repeated` (some vectors occur more than once). `diagonal_fraction`
     is the diagonal's fraction of the sum of squares.
     """

@@ -1,5 +1,5 @@
 // Draws the charts of each figure; the legend hides and shows lines, the buttons change the scale.
-// Figures keep their images if the browser cannot decompress or draw charts.
+// Figures keep their images if the browser cannot decompress the data or draw the charts.
 async function decompress(element) {
   const bytes = Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
