@@ -1,4 +1,4 @@
-"""Comparison of a kernel in float32 with the reference in float64."""
+"""Fixtures that run a kernel and compare it in float32 with the reference in float64."""
 
 from collections.abc import Callable
 
@@ -37,10 +37,10 @@ def assert_precise() -> Callable[[str, Make, Tensor], None]:
     """Return a function that compares a kernel in float32 with the reference in float64.
 
     Tolerances are 1e-6 for outputs and 1e-5 for gradients. They are relative to the largest entry;
-    for the gradients of parameters, that is the largest gradient of any parameter. The terms of
-    gradients may cancel. Errors of the gradients of q, k and v are therefore relative to at least
+    for the gradients of parameters, that is the largest gradient of any parameter. Because the
+    terms of a gradient may cancel, errors of the gradients of q, k and v are relative to at least
     3e-2, and any gradient may have 20 times the error of the reference in float32
-    (ALiBi has 10.4 times at positions up to 300,000 on an AVX2 processor).
+    (ALiBi has 10.4 times that error at positions up to 300,000 on an AVX2 processor).
     """
 
     def compare(name: str, make: Make, pos: Tensor) -> None:

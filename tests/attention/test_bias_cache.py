@@ -1,4 +1,4 @@
-"""Layers with the same encoding compute their bias once per training step; no result changes."""
+"""Layers with equal encodings compute their bias once per training step; results do not change."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +19,13 @@ from posenc.model.transformer import Transformer, initialize
 
 GEOMETRY = Geometry(width=32, heads=4, layers=4, train_length=40)
 TOKENS = torch.randint(0, 50, (2, 40), generator=torch.Generator().manual_seed(0))
-BLOCKS = 3
+NUM_BLOCKS = 3
 Make = Callable[[], Encoding]
 
 
 @pytest.fixture(autouse=True)
 def computed_biases(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
-    """Return the shapes of the distances that FIRE's bias is called with, in blocks of 16 rows."""
+    """Record the distances' shape in each call of FIRE's bias, and use blocks of 16 rows."""
     shapes: list[torch.Size] = []
     bias = Fire.bias
 
@@ -96,15 +96,15 @@ def test_training_computes_a_bias_once_for_all_layers(
 ) -> None:
     model = model_with(make(), "blocks")
     model.losses(TOKENS, TOKENS).mean().backward()
-    assert len(computed_biases) == BLOCKS
+    assert len(computed_biases) == NUM_BLOCKS
     model.losses(TOKENS, TOKENS).mean().backward()
-    assert len(computed_biases) == 2 * BLOCKS
+    assert len(computed_biases) == 2 * NUM_BLOCKS
 
 
 def test_inference_caches_no_bias(computed_biases: list[torch.Size]) -> None:
     with torch.no_grad():
         model_with(fire(), "blocks").losses(TOKENS, TOKENS)
-    assert len(computed_biases) == GEOMETRY.layers * BLOCKS
+    assert len(computed_biases) == GEOMETRY.layers * NUM_BLOCKS
 
 
 def test_biases_over_the_budget_are_recomputed_in_the_backward_pass(
@@ -112,4 +112,4 @@ def test_biases_over_the_budget_are_recomputed_in_the_backward_pass(
 ) -> None:
     monkeypatch.setattr(blocks, "SAVED_BUDGET", 4 * 40 * 40 - 1)
     model_with(fire(), "blocks").losses(TOKENS, TOKENS).mean().backward()
-    assert len(computed_biases) == 2 * GEOMETRY.layers * BLOCKS
+    assert len(computed_biases) == 2 * GEOMETRY.layers * NUM_BLOCKS

@@ -27,9 +27,9 @@ def attention(
 @pytest.mark.parametrize(
     ("length", "window"), [(1, 1), (5, 5), (64, 64), (65, 65), (131, 131), (131, 40), (200, 130)]
 )
-def test_equals_automatic_differentiation(length: int, window: int) -> None:
+def test_the_gradient_equals_that_of_automatic_differentiation(length: int, window: int) -> None:
     generator = torch.Generator().manual_seed(length)
-    q, k, v, weight = (
+    q, k, v, out_weight = (
         torch.randn(2, HEADS, length, width, generator=generator).to(DEVICE)
         for width in (WIDTH, WIDTH, V_WIDTH, V_WIDTH)
     )
@@ -37,7 +37,7 @@ def test_equals_automatic_differentiation(length: int, window: int) -> None:
     bias = torch.randn(HEADS, length, generator=generator).to(DEVICE).requires_grad_()
 
     def gradients(out: Tensor, lse: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad((out * weight).sum() + (lse * lse_weight).sum(), [bias])
+        return torch.autograd.grad((out * out_weight).sum() + (lse * lse_weight).sum(), [bias])
 
     (expected,) = gradients(*attention(q, k, v, bias, window, 0.3))
     out, lse = attention(q, k, v, bias.detach(), window, 0.3)

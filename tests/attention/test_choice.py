@@ -66,7 +66,7 @@ class Undeclared(NoPE):
         (partial(Window, inner=NoPE, size=7, kept=2), "blocks", "blocks", "blocks", "blocks"),
     ],
 )
-def test_the_choice_for_each_encoding_and_device(
+def test_auto_chooses_a_kernel_by_encoding_device_and_dtype(
     make: Make, cpu_float32: str, cpu_bfloat16: str, cuda_float32: str, cuda_bfloat16: str
 ) -> None:
     encoding = make(GEOMETRY).at_layer(0)
@@ -160,11 +160,11 @@ def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
     calls = []
     bias = T5.bias
 
-    def counted(self: T5, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+    def counting_bias(self: T5, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         calls.append(distance.shape)
         return bias(self, head, distance, pos_q)
 
-    monkeypatch.setattr(T5, "bias", counted)
+    monkeypatch.setattr(T5, "bias", counting_bias)
     q = torch.zeros(1, 4, 16, 16)
     get_kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
     assert len(calls) == 1

@@ -63,7 +63,7 @@ def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrec
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)
 @example(length=922, gap=642, offset=0)
-def test_sparse_positions_are_precise(
+def test_positions_with_gaps_and_offsets_are_precise(
     make: Make, length: int, gap: int, offset: int, assert_precise: AssertPrecise
 ) -> None:
     generator = torch.Generator().manual_seed(length)
@@ -94,12 +94,12 @@ def test_bfloat16_errors_do_not_accumulate_over_tokens(make: Make) -> None:
     encoding, exact = make(GEOMETRY), make(GEOMETRY).double()
     exact.load_state_dict(encoding.state_dict())
     x = torch.randn(1, 700, 24, generator=generator)
-    q, k, v, w = torch.randn(4, 1, 3, 700, 8, generator=generator).bfloat16().unbind(0)
+    q, k, v, weights = torch.randn(4, 1, 3, 700, 8, generator=generator).bfloat16().unbind(0)
     out = get_kernel("factored")(encoding, x, q, k, v, pos)
     expected = reference.attend(exact, x.double(), q.double(), k.double(), v.double(), pos)
     assert (out.double() - expected).abs().max() < 2**-7 * expected.abs().max()
-    grads = torch.autograd.grad((out.float() * w).sum(), list(encoding.parameters()))
-    exact_grads = torch.autograd.grad((expected * w).sum(), list(exact.parameters()))
+    grads = torch.autograd.grad((out.float() * weights).sum(), list(encoding.parameters()))
+    exact_grads = torch.autograd.grad((expected * weights).sum(), list(exact.parameters()))
     largest = max(grad.abs().max() for grad in exact_grads)
     for grad, exact_grad in zip(grads, exact_grads, strict=True):
         assert (grad.double() - exact_grad).abs().max() < 0.02 * largest
@@ -143,7 +143,7 @@ def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
 
 @pytest.mark.parametrize("make", [Alibi, Fox, Cable, Sandwich, GrapeA], ids=make_id)
 @torch.no_grad()
-def test_columns_for_a_gpu_equal_the_reference_up_to_bfloat16_rounding(make: Make) -> None:
+def test_extra_columns_equal_the_reference_up_to_bfloat16_rounding(make: Make) -> None:
     torch.manual_seed(0)
     encoding, pos, generator = make(GEOMETRY), torch.arange(600), torch.Generator().manual_seed(3)
     x = torch.randn(1, 600, 24, generator=generator)

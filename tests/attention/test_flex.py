@@ -54,14 +54,14 @@ MAKES = [*WITHOUT_BIAS, *FORMULAS, *TABLES, *FACTORS]
 
 def inputs(length: int, device: str = "cpu") -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
-    heads = [torch.randn(2, 4, length, 16, generator=generator) for _ in range(3)]
+    qkv = [torch.randn(2, 4, length, 16, generator=generator) for _ in range(3)]
     x = torch.randn(2, length, 64, generator=generator)
-    return [tensor.to(device) for tensor in (x, *heads)]
+    return [tensor.to(device) for tensor in (x, *qkv)]
 
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's eager FlexAttention, which runs on any device but has no gradient."""
+    """Use PyTorch's eager FlexAttention, which runs on any device but has no gradient."""
     monkeypatch.setattr(flex, "compiled_flex_attention", lambda: flex_attention)
 
 
@@ -98,8 +98,8 @@ def test_a_formula_and_its_bias_table_give_the_same_output(uncompiled: None) -> 
     torch.testing.assert_close(by_formula, flex.attend(encoding, x, q, k, v, pos, table))
 
 
-def test_only_untrained_formulas_need_no_table() -> None:
-    """A trained coefficient gets its gradient through the table."""
+def test_only_formulas_without_a_gradient_need_no_table() -> None:
+    """A trainable coefficient gets its gradient through the table."""
     for make in [Alibi, FoxFixed, *WITHOUT_BIAS, partial(Window, inner=Alibi, size=100)]:
         assert not flex.needs_bias_by_distance(make(GEOMETRY))
     for make in [KerpleLog, Bam, partial(Alibi, trainable=True), *TABLES]:
@@ -135,10 +135,10 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
 ) -> None:
     torch.manual_seed(0)
     encoding, pos = make(GEOMETRY).cuda(), torch.arange(length, device="cuda")
-    x, *heads = inputs(length, "cuda")
+    x, *qkv = inputs(length, "cuda")
     results = []
     for name in ("reference", "flex"):
-        q, k, v = (tensor.clone().requires_grad_() for tensor in heads)
+        q, k, v = (tensor.clone().requires_grad_() for tensor in qkv)
         out = get_kernel(name)(encoding, x, q, k, v, pos)
         loss = (out * torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)).sum()
         results.append([out, *torch.autograd.grad(loss, [q, k, v, *encoding.parameters()])])
@@ -148,7 +148,7 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
 
 @pytest.mark.gpu
 def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
-    """More lengths than PyTorch's recompilation limit."""
+    """The number of lengths exceeds PyTorch's recompilation limit."""
     encoding = Alibi(GEOMETRY)
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")

@@ -44,7 +44,7 @@ class SameInEveryHead(NoPE):
 
 
 class Content(NoPE):
-    """A gate per key, summed between key and query."""
+    """A penalty per token, summed between key and query."""
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -139,16 +139,18 @@ def test_small_recomputed_blocks_equal_a_single_block(
 ) -> None:
     torch.manual_seed(0)
     encoding = make(GEOMETRY).double()
-    whole = run("blocks", encoding, 100, torch.float64)
+    single_block = run("blocks", encoding, 100, torch.float64)
     monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
     monkeypatch.setattr(blocks, "SAVED_BUDGET", 0)
-    for expected, result in zip(whole, run("blocks", encoding, 100, torch.float64), strict=True):
+    for expected, result in zip(
+        single_block, run("blocks", encoding, 100, torch.float64), strict=True
+    ):
         torch.testing.assert_close(result, expected, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("make", [NoPE, Alibi, T5, partial(Window, inner=NoPE, size=7)])
 def test_blocks_equal_the_reference_in_bfloat16(make: Make) -> None:
-    """Biases are in float32, and so is the mask of an encoding without one, which has no heads."""
+    """Biases are in float32; so is the mask of a window without a bias, the same for all heads."""
     torch.manual_seed(0)
     assert_equal_to_reference("blocks", make(GEOMETRY), 40, torch.bfloat16, 2e-2)
 
@@ -157,7 +159,7 @@ def test_blocks_equal_the_reference_in_bfloat16(make: Make) -> None:
 def test_without_private_operators_results_are_the_same(
     make: type[Encoding], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a version of PyTorch that lacks them."""
+    """A later version of PyTorch may lack these operators."""
     assert torch_operators.find_operator("aten", "_an_operator_that_does_not_exist") is None
     monkeypatch.setattr(torch_operators, "CPU_ATTENTION", None)
     monkeypatch.setattr(torch_operators, "CPU_ATTENTION_BACKWARD", None)
@@ -218,10 +220,17 @@ def test_coordinates_give_euclidean_distances() -> None:
     torch.testing.assert_close(out[0, 0, 5], scores.softmax(0) @ v[0, 0], rtol=0, atol=1e-12)
 
 
-BY_DISTANCE: list[Make] = [Alibi, partial(Alibi, trainable=True), T5, KerpleLog, Sandwich, Windowed]
+TOEPLITZ_ENCODINGS: list[Make] = [
+    Alibi,
+    partial(Alibi, trainable=True),
+    T5,
+    KerpleLog,
+    Sandwich,
+    Windowed,
+]
 
 
-@pytest.mark.parametrize("make", BY_DISTANCE)
+@pytest.mark.parametrize("make", TOEPLITZ_ENCODINGS)
 @pytest.mark.parametrize("length", [1, 7, 256, 300, 700])
 def test_toeplitz_equals_the_reference(make: Make, length: int) -> None:
     """Lengths below, at and above the block sizes of the forward and backward passes."""
@@ -232,7 +241,7 @@ def test_toeplitz_equals_the_reference(make: Make, length: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [*(("toeplitz", make) for make in BY_DISTANCE), ("blocks", T5), ("blocks", Fox)],
+    [*(("toeplitz", make) for make in TOEPLITZ_ENCODINGS), ("blocks", T5), ("blocks", Fox)],
 )
 @settings(max_examples=8, deadline=None)
 @given(length=st.integers(2, 1100))

@@ -12,7 +12,10 @@ from posenc.encodings.base import Encoding, Factors
 
 @pytest.fixture
 def product() -> Callable[[Factors], Tensor]:
-    """Return a function that multiplies factors to a bias [1|B, H, T, T], 0 on the diagonal."""
+    """Return a function that multiplies factors into a bias [B or 1, H, T, T], 0 on the diagonal.
+
+    Factors define a bias only up to a constant per query, which this removes.
+    """
 
     def multiply(factors: Factors) -> Tensor:
         query, key = factors
@@ -24,7 +27,7 @@ def product() -> Callable[[Factors], Tensor]:
 
 @pytest.fixture
 def assert_blocks_match() -> Callable[..., None]:
-    """Return a function that compares `blocks`, in float64 and float32, with the reference."""
+    """Return a function that compares `blocks` with `reference`, in float64 and float32."""
 
     def compare(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
         pos = torch.arange(x.shape[1])

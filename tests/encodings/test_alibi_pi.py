@@ -1,4 +1,4 @@
-"""Position interpolation for ALiBi against attention with smaller slopes."""
+"""Position interpolation for ALiBi, compared with attention with smaller slopes."""
 
 import math
 from functools import partial
@@ -95,7 +95,7 @@ def test_a_swap_keeps_the_learned_slopes(factor: float | None) -> None:
     "inner",
     [NoPE, partial(Rope, spectrum=geometric), partial(Interleave, first=Alibi, second=NoPE)],
 )
-def test_only_alibi_has_slopes(inner: EncodingFactory) -> None:
+def test_inner_encodings_other_than_alibi_are_rejected(inner: EncodingFactory) -> None:
     with pytest.raises(ValueError, match=r"inner=\w+ must be ALiBi in every layer; choose alibi"):
         AlibiPi(GEOMETRY, inner=inner)
 
@@ -106,7 +106,7 @@ def test_an_invalid_factor_is_rejected(factor: float) -> None:
         AlibiPi(GEOMETRY, inner=Alibi, factor=factor)
 
 
-def test_a_swap_of_rope_is_one_error_message() -> None:
+def test_swapping_rope_for_alibi_pi_is_a_config_error() -> None:
     config = composed("encoding=rope", "evaluation.swaps=[alibi_pi]")
     config.modules = []
     normalize_swaps(config, None, [])

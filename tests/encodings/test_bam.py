@@ -1,4 +1,4 @@
-"""BAM's prior against its formula."""
+"""BAM's prior, compared with its formula."""
 
 import math
 
@@ -44,8 +44,8 @@ def test_bam_starts_as_alibi_with_a_power_of_the_distance(exponent: float) -> No
         torch.testing.assert_close(bias_of(encoding, distance), alibi, rtol=1e-5, atol=1e-5)
 
 
-def test_golden_values() -> None:
-    """With 6 heads, the first ALiBi slope is 1/4."""
+def test_the_bias_matches_golden_values() -> None:
+    """With 6 heads, the slope of the first head is 1/4, as in ALiBi."""
     encoding = Bam(GEOMETRY, initial_exponent=0.5).double()
     bias = bias_of(encoding, torch.tensor([[0.0, 1.0, 100.0]], dtype=torch.float64))
     expected = [-0.25 * math.sqrt(1e-5), -0.25 * math.sqrt(1.00001), -2.500000125]
@@ -53,7 +53,7 @@ def test_golden_values() -> None:
 
 
 def test_gradients_are_finite_at_every_distance() -> None:
-    """Keys after the query have negative distances."""
+    """Negative distances are those of keys after the query."""
     encoding = Bam(GEOMETRY)
     bias_of(encoding, torch.arange(-20.0, 20.0)[None]).sum().backward()
     for parameter in encoding.parameters():

@@ -1,4 +1,4 @@
-"""The bound on RoPE's base, against the paper's table and an independent search."""
+"""The lower bound on RoPE's base, compared with published values and checked by its criterion."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 
 from posenc.encodings.spectra.base_bound import smallest_base
 
-TABLES = [
+PUBLISHED_BASES = [
     (128, 1024, 4.3e3),  # Men et al. 2024, Table 2
     (128, 2048, 1.2e4),  # the finer search of kexue.fm/archives/10122; the paper has 1.6e4
     (128, 4096, 2.7e4),  # the same in both
@@ -17,7 +17,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize(("head_width", "length", "published"), TABLES)
+@pytest.mark.parametrize(("head_width", "length", "published"), PUBLISHED_BASES)
 def test_smallest_bases_match_published_values(
     head_width: int, length: int, published: float
 ) -> None:

@@ -1,4 +1,4 @@
-"""Content-dependent encodings against their papers' formulas pair by pair, and golden values."""
+"""Content-dependent encodings, compared with the papers' formulas and with golden values."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from posenc.model.build import build_encoding
 Gate = Literal["keep", "forget"]
 Inputs = tuple[Tensor, Tensor, Tensor]
 Product = Callable[[Factors], Tensor]
-Pair = Callable[[int, int, int], Tensor]
+PairScore = Callable[[int, int, int], Tensor]
 GATE_LOGITS = [0.3, -1.2, 2.0, 0.5, -0.1]
 LAYER, LAYERS = 1, 3
 
@@ -50,10 +50,10 @@ def random_inputs(shape: Geometry, length: int, batch: int = 2) -> Inputs:
 def perturbed(encoding: Encoding) -> Encoding:
     """Return the encoding in float64, with noise added to its parameters."""
     generator = torch.Generator().manual_seed(11)
-    size = 0.3 * (32 / encoding.geometry.width) ** 0.5
+    std = 0.3 * (32 / encoding.geometry.width) ** 0.5
     with torch.no_grad():
         for p in encoding.parameters():
-            p += size * torch.randn(p.shape, generator=generator)
+            p += std * torch.randn(p.shape, generator=generator)
     return encoding.double()
 
 
@@ -84,15 +84,15 @@ MAKERS: dict[str, Callable[[Geometry], Encoding]] = {
     "dape_kerple": partial(Dape, inner=KerpleLog),
     "dape_fire": partial(Dape, inner=Fire),
 }
-CONTENT = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+EACH_ENCODING = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
 def sigmoid(z: Tensor) -> Tensor:
     return 1 / (1 + (-z).exp())
 
 
-def cope_score(encoding: Cope, x: Tensor, q: Tensor, k: Tensor, h: int, scaled: bool) -> Pair:
-    """Interpolates the vectors e[n] and e[n + 1]; adds the gates one by one."""
+def cope_score(encoding: Cope, x: Tensor, q: Tensor, k: Tensor, h: int, scaled: bool) -> PairScore:
+    """Interpolate between the vectors e[n] and e[n + 1]; add the gates one by one."""
     d, table = q.shape[-1], encoding.table[LAYER]
 
     def score(b: int, i: int, j: int) -> Tensor:
@@ -107,8 +107,8 @@ def cope_score(encoding: Cope, x: Tensor, q: Tensor, k: Tensor, h: int, scaled: 
     return score
 
 
-def fox_score(encoding: Fox, x: Tensor, h: int, gate: Gate) -> Pair:
-    """The logarithm of the product of the gates after the key."""
+def fox_score(encoding: Fox, x: Tensor, h: int, gate: Gate) -> PairScore:
+    """Compute the logarithm of the product of the gates after the key."""
 
     def score(b: int, i: int, j: int) -> Tensor:
         kept = torch.ones((), dtype=torch.float64)
@@ -120,7 +120,7 @@ def fox_score(encoding: Fox, x: Tensor, h: int, gate: Gate) -> Pair:
     return score
 
 
-def cable_score(encoding: Cable, x: Tensor, h: int) -> Pair:
+def cable_score(encoding: Cable, x: Tensor, h: int) -> PairScore:
     def score(b: int, i: int, j: int) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)
         for n in range(j + 1, i + 1):
@@ -134,7 +134,7 @@ def cable_score(encoding: Cable, x: Tensor, h: int) -> Pair:
 
 
 def static_bias(inner: Encoding, h: int, i: int, j: int) -> Tensor:
-    """The bias of ALiBi or KERPLE by its formula, that of FIRE (tested elsewhere) by its hook."""
+    """Compute ALiBi's or KERPLE's bias by formula; call FIRE's hook, which is tested elsewhere."""
     if isinstance(inner, Alibi):
         return torch.tensor(-(2.0 ** (-8 * (h + 1) / 4)) * (i - j), dtype=torch.float64)
     if isinstance(inner, KerpleLog):
@@ -145,8 +145,8 @@ def static_bias(inner: Encoding, h: int, i: int, j: int) -> Tensor:
     return bias[h, 0, 0]
 
 
-def dape_score(encoding: Dape, q: Tensor, k: Tensor, h: int) -> Pair:
-    """nn.Linear and nn.LeakyReLU on the vector of one pair, stacked as in the authors' code."""
+def dape_score(encoding: Dape, q: Tensor, k: Tensor, h: int) -> PairScore:
+    """Apply the MLP to the logits, then biases, of one pair, stacked as in the authors' code."""
     heads, d = q.shape[1], q.shape[-1]
     first = encoding.first_weight[LAYER], encoding.first_offset[LAYER]
     inner = encoding.static_encoding(LAYER)
@@ -163,7 +163,7 @@ def dape_score(encoding: Dape, q: Tensor, k: Tensor, h: int) -> Pair:
 
 
 def expected_bias(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    """Return the bias of the paper's formula on and below the diagonal, zero above."""
+    """Return the bias by the paper's formula on and below the diagonal, zero above."""
     batch, heads, length, _ = q.shape
     out = torch.zeros(batch, heads, length, length, dtype=torch.float64)
     for h in range(heads):
@@ -204,7 +204,7 @@ def assert_equals_formula(encoding: Encoding, length: int, batch: int) -> None:
     assert {id(p) for p in (*own, *inner)} <= reached
 
 
-@CONTENT
+@EACH_ENCODING
 def test_bias_and_gradients_match_the_papers_formulas(
     make: Callable[[Geometry], Encoding],
 ) -> None:
@@ -213,11 +213,13 @@ def test_bias_and_gradients_match_the_papers_formulas(
 
 @pytest.mark.parametrize(("heads", "head_width"), [(6, 16), (12, 64), (20, 256), (3, 10)])
 @pytest.mark.parametrize("name", ["cope", "cope_scaled", "fox", "cable", "cable_paper"])
-def test_any_number_of_heads_and_channels(name: str, heads: int, head_width: int) -> None:
+def test_formulas_hold_for_any_number_of_heads_and_channels(
+    name: str, heads: int, head_width: int
+) -> None:
     assert_equals_formula(build(MAKERS[name], geometry(heads, head_width)), length=4, batch=1)
 
 
-@CONTENT
+@EACH_ENCODING
 def test_float32_is_within_1e_5_of_float64(
     make: Callable[[Geometry], Encoding],
 ) -> None:
@@ -228,7 +230,7 @@ def test_float32_is_within_1e_5_of_float64(
     assert (actual - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
-@CONTENT
+@EACH_ENCODING
 def test_half_precision_inputs_are_upcast(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry(head_width=16)).bfloat16()
     inputs = tuple(t.bfloat16() for t in random_inputs(encoding.geometry, 40, 1))
@@ -237,11 +239,11 @@ def test_half_precision_inputs_are_upcast(make: Callable[[Geometry], Encoding]) 
     assert (actual - expected).abs().max() < 1e-5 * expected.abs().max()
 
 
-@CONTENT
-def test_a_block_of_rows_and_keys_equals_that_part_of_the_whole(
+@EACH_ENCODING
+def test_a_block_of_rows_and_keys_equals_that_part_of_the_whole_bias(
     make: Callable[[Geometry], Encoding],
 ) -> None:
-    """Keys from `start`, as in a window, unless the encoding is not shift invariant."""
+    """Keys begin at `start`, as in a window, or at 0 if the encoding is not shift invariant."""
     encoding = build(make, geometry())
     x, q, k = random_inputs(encoding.geometry, 20)
     whole = content_bias_of(encoding, x, q, k).tril()
@@ -250,7 +252,7 @@ def test_a_block_of_rows_and_keys_equals_that_part_of_the_whole(
     torch.testing.assert_close(block.tril(14 - start), whole[:, :, 14:, start:])
 
 
-@CONTENT
+@EACH_ENCODING
 def test_rows_do_not_depend_on_later_tokens(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry())
     before, after = random_inputs(encoding.geometry, 20), random_inputs(encoding.geometry, 20)
@@ -261,7 +263,7 @@ def test_rows_do_not_depend_on_later_tokens(make: Callable[[Geometry], Encoding]
     assert changed[:, :, 13:].abs().max() > 0
 
 
-@CONTENT
+@EACH_ENCODING
 def test_computing_in_blocks_equals_the_reference(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry()).at_layer(LAYER)
     x, q, k = random_inputs(encoding.geometry, 300, 1)
@@ -270,7 +272,7 @@ def test_computing_in_blocks_equals_the_reference(make: Callable[[Geometry], Enc
     torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
 
 
-@CONTENT
+@EACH_ENCODING
 def test_layers_have_separate_parameters(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry())
     x, q, k = random_inputs(encoding.geometry, 9)
@@ -284,35 +286,36 @@ def test_layers_have_separate_parameters(make: Callable[[Geometry], Encoding]) -
         assert a is not None and b is not None and not torch.allclose(a, b)
 
 
-def gated(logits: list[float], head_width: int = 4) -> Inputs:
-    """Return queries of ones and keys whose scaled product with them is `logits`."""
+def inputs_with_logits(logits: list[float], head_width: int = 4) -> Inputs:
+    """Return x of zeros, queries of ones, and keys whose scaled products with them are `logits`."""
     shape = geometry(1, head_width)
     keys = torch.tensor(logits, dtype=torch.float64) / math.sqrt(head_width)
     k = keys[:, None].expand(-1, head_width)[None, None]
     return torch.zeros(1, len(logits), shape.width, dtype=torch.float64), torch.ones_like(k), k
 
 
-def test_cope_golden_positions() -> None:
+def test_cope_positions_match_golden_values() -> None:
     """If q . e[n] = n, the bias is the position itself."""
     encoding = Cope(geometry(1, 4), npos_max=64).double()
     assert encoding.table.shape == (LAYERS, 4, 64) and encoding.table.abs().max() == 0
     encoding.table.data += torch.arange(64) / 4
-    assert content_bias_of(encoding, *gated([0.0] * 4))[0, 0, 3].tolist() == [2.0, 1.5, 1.0, 0.5]
+    bias = content_bias_of(encoding, *inputs_with_logits([0.0] * 4))
+    assert bias[0, 0, 3].tolist() == [2.0, 1.5, 1.0, 0.5]
 
 
-def test_cope_golden_interpolation() -> None:
-    """The gates are chosen so that their sums from the last key are the golden positions."""
+def test_cope_interpolation_matches_golden_values() -> None:
+    """Summed from the last key, the gates give the positions 0.5, 1, 1.5, 2.75, 3 and above 3."""
     encoding = Cope(geometry(1, 4), npos_max=4).double()
     encoding.table.data += torch.tensor([0.0, 1.0, 4.0, 9.0]) / 4
-    steps = [0.5, 0.5, 0.5, 0.625, 0.625, 0.25, *[0.6] * 7]
-    inputs = gated([math.log(g / (1 - g)) for g in reversed(steps)])
+    gates = [0.5, 0.5, 0.5, 0.625, 0.625, 0.25, *[0.6] * 7]
+    inputs = inputs_with_logits([math.log(g / (1 - g)) for g in reversed(gates)])
     last = content_bias_of(encoding, *inputs)[0, 0, -1].flip(0).tolist()
     golden = [last[n] for n in (0, 1, 2, 4, 5, 12)]
     assert golden == pytest.approx([0.5, 1, 2.5, 7.75, 9, 9], rel=1e-8)
 
 
 @pytest.mark.parametrize("head_width", [16, 64, 256])
-def test_copes_two_scales_differ_by_the_root_of_the_head_width(head_width: int) -> None:
+def test_copes_two_scales_differ_by_the_square_root_of_the_head_width(head_width: int) -> None:
     paper, repository = (
         build(partial(Cope, npos_max=6, scaled=scaled), geometry(2, head_width))
         for scaled in (False, True)
@@ -324,7 +327,7 @@ def test_copes_two_scales_differ_by_the_root_of_the_head_width(head_width: int) 
 
 
 def last_row(encoding: Encoding, x: list[float]) -> list[float]:
-    """Return the last row of the bias for hidden states of one channel and W = 1."""
+    """Return the last row of the bias for hidden states of one channel, with gate weights of 1."""
     for name, parameter in encoding.named_parameters():
         parameter.data.fill_(0.0 if name in ("weights", "offset") else 1.0)
     hidden = torch.tensor(x, dtype=torch.float64).view(1, -1, 1)
@@ -343,7 +346,9 @@ def last_row(encoding: Encoding, x: list[float]) -> list[float]:
     ],
     ids=["fox", "cable", "cable_paper"],
 )
-def test_golden_rows(make: Callable[[Geometry], Encoding], expected: list[float]) -> None:
+def test_the_last_row_matches_golden_values(
+    make: Callable[[Geometry], Encoding], expected: list[float]
+) -> None:
     actual = last_row(make(geometry(1, 1)), GATE_LOGITS)
     assert actual == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
@@ -377,7 +382,7 @@ def test_gate_weights_have_the_papers_initial_scale(make: type[Fox] | type[Cable
 
 
 def test_sums_over_100_000_tokens_are_exact() -> None:
-    """float32 weights and hidden states, against math.fsum; short distances included."""
+    """float32 weights and hidden states, compared with math.fsum, also at short distances."""
     encoding, length = Fox(geometry(2, 4), initial_bias=2.0), 100_000
     x = torch.randn(1, length, 8, generator=torch.Generator().manual_seed(0))
     q, k = torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, length, 4)
@@ -404,7 +409,7 @@ def test_factors_multiply_to_the_bias(name: str, product: Product) -> None:
     )
 
 
-def test_fixed_gates_golden_values() -> None:
+def test_fixed_gates_match_golden_values() -> None:
     encoding = FoxFixed(geometry(2), decay_time_min=128, decay_time_max=2048)
     assert encoding.logits[LAYER].tolist() == pytest.approx([4.848121471, 7.624374836], rel=1e-9)
     distance = torch.tensor([0.0, 1.0, 128.0, 2048.0, 100_000.0])
@@ -441,12 +446,12 @@ def test_the_gradient_of_trainable_fixed_gates_reaches_only_their_layer() -> Non
     reached = encoding.logits.grad.abs().sum(-1) > 0
     assert reached.tolist() == [index == LAYER for index in range(LAYERS)]
     logits = encoding.logits.detach().double()[LAYER]
-    expected = 1 / (1 + logits.exp())  # of ln sigma
+    expected = 1 / (1 + logits.exp())  # the derivative of ln sigma
     torch.testing.assert_close(encoding.logits.grad[LAYER].double(), expected, rtol=1e-6, atol=0)
 
 
-def test_dape_golden_values() -> None:
-    """B = -0.5, -0.25 is KERPLE's power kernel at distance 1; x = 1, -2 is one product per head."""
+def test_dape_matches_golden_values() -> None:
+    """KERPLE's power kernel at distance 1 is B = -0.5, -0.25; the heads' logits x are 1, -2."""
     encoding = Dape(geometry(2, 1), inner=KerplePower).double()
     inner = encoding.static_encoding(LAYER)
     assert isinstance(inner, KerplePower)
@@ -468,7 +473,7 @@ def test_dape_golden_values() -> None:
 
 
 @pytest.mark.parametrize(("heads", "count"), [(8, 808), (12, 1196), (16, 1584)])
-def test_dapes_parameter_count_per_layer(heads: int, count: int) -> None:
+def test_each_layer_of_dape_has_the_expected_parameter_count(heads: int, count: int) -> None:
     over_alibi = Dape(geometry(heads), inner=Alibi)
     assert sum(p.numel() for p in over_alibi.parameters()) == LAYERS * count
     over_kerple = Dape(geometry(heads), inner=KerpleLog)
@@ -488,7 +493,7 @@ def test_dape_initializes_its_weights_like_linear_layers() -> None:
 
 
 def test_dape_builds_inner_encodings_of_one_layer() -> None:
-    """An inner encoding with parameters per layer has none that no layer uses."""
+    """An inner encoding with per-layer parameters has no unused ones."""
     encoding = Dape(geometry(), inner=partial(FoxFixed, trainable=True))
     assert [p.shape[0] for p in encoding.inner.parameters()] == [1] * LAYERS
 
@@ -543,9 +548,11 @@ def test_dape_has_the_limitations_of_its_inner_encoding(
 
 
 def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:
-    trained = build_encoding(configured("encoding=dape_alibi", "encoding.inner.trainable=true"), [])
-    assert isinstance(trained, Dape) and isinstance(trained.static_encoding(1), Alibi)
-    assert len(list(trained.inner.parameters())) == 2
+    trainable = build_encoding(
+        configured("encoding=dape_alibi", "encoding.inner.trainable=true"), []
+    )
+    assert isinstance(trainable, Dape) and isinstance(trainable.static_encoding(1), Alibi)
+    assert len(list(trainable.inner.parameters())) == 2
     other = build_encoding(
         configured(
             "encoding=dape_alibi", "encoding@encoding.inner=t5", "encoding.inner.num_buckets=16"

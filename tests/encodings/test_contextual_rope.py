@@ -1,4 +1,4 @@
-"""Selective RoPE, CARoPE and DaRoPE against rotations of complex numbers, token by token."""
+"""Selective RoPE, CARoPE and DaRoPE, compared with rotations of complex numbers token by token."""
 
 import cmath
 import math
@@ -21,7 +21,7 @@ GEOMETRY = Geometry(width=12, heads=HEADS, layers=2, train_length=7)
 Angle = Callable[[int, int, int], float]
 
 
-def states(length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
+def random_inputs(length: int = LENGTH) -> tuple[Tensor, Tensor, Tensor]:
     q, k = torch.randn(2, 2, HEADS, length, 6, dtype=torch.float64).unbind(0)
     return torch.randn(2, length, 12, dtype=torch.float64), q, k
 
@@ -35,7 +35,7 @@ def with_random_parameters(encoding: Any) -> Any:
 def assert_rotated(
     encoding: Any, x: Tensor, q: Tensor, k: Tensor, angle: Angle, pos: Tensor | None = None
 ) -> None:
-    """Pair p of head h of token t of the second sequence is rotated by angle(h, t, p)."""
+    """Assert that angle(h, t, p) rotates pair p of token t in head h of the second sequence."""
     pos = torch.arange(LENGTH) if pos is None else pos
     channels = {"half": lambda p: [p, p + 3], "interleaved": lambda p: [2 * p, 2 * p + 1]}
     layout = getattr(encoding, "layout", "half")
@@ -56,7 +56,7 @@ def assert_rotated(
 def test_carope_rotates_by_sums_of_powers_of_its_frequencies(layout: Layout) -> None:
     torch.manual_seed(3)
     encoding = with_random_parameters(CaRope(GEOMETRY, base=50.0, layout=layout))
-    x, q, k = states()
+    x, q, k = random_inputs()
     initial_offset = math.log(math.exp(50 ** (1 / 3) - 1) - 1)
 
     def angle(h: int, t: int, p: int) -> float:
@@ -78,7 +78,7 @@ def test_carope_starts_with_the_scores_of_rope(base: float) -> None:
     def base_spectrum(*arguments: Any) -> Any:
         return geometric(*arguments, base=base)
 
-    x, q, k = states(150)
+    x, q, k = random_inputs(150)
     pos = torch.arange(150)
     scores = []
     for encoding in (carope, Rope(GEOMETRY, spectrum=base_spectrum)):
@@ -94,7 +94,7 @@ def test_darope_learns_the_position_of_pairs_that_do_not_complete_a_rotation(
 ) -> None:
     torch.manual_seed(5)
     encoding = with_random_parameters(DaRope(GEOMETRY, base=5.0, layout=layout))
-    x, q, k = states()
+    x, q, k = random_inputs()
     frequencies = [5.0 ** (-2 * p / 6) for p in range(PAIRS)]
     assert [f >= 2 * math.pi / 7 for f in frequencies] == [True, False, False]
 
@@ -109,7 +109,7 @@ def test_darope_learns_the_position_of_pairs_that_do_not_complete_a_rotation(
     assert_rotated(encoding, x, q, k, angle, torch.arange(LENGTH) + start)
 
 
-def test_initial_values_of_darope() -> None:
+def test_darope_starts_with_slopes_of_one_half_and_random_weights() -> None:
     torch.manual_seed(0)
     encoding = DaRope(Geometry(width=256, heads=8, layers=3, train_length=64))
     assert (encoding.slope == 0.5).all()
@@ -117,12 +117,14 @@ def test_initial_values_of_darope() -> None:
 
 
 @pytest.mark.parametrize(("rank", "conv_width", "base"), [(5, 4, 5e5), (1, 3, 10.0), (16, 1, 1.0)])
-def test_selective_rope_rotates_by_convolved_sums(rank: int, conv_width: int, base: float) -> None:
+def test_selective_rope_rotates_by_sums_of_convolved_projections(
+    rank: int, conv_width: int, base: float
+) -> None:
     torch.manual_seed(7)
     encoding = with_random_parameters(
         SelectiveRope(GEOMETRY, rank=rank, conv_width=conv_width, base=base)
     )
-    x, q, k = states()
+    x, q, k = random_inputs()
     down, up, kernel = (p[LAYER].detach() for p in (encoding.down, encoding.up, encoding.kernel))
     steps = []
     for token in x[1]:
@@ -152,7 +154,7 @@ def test_initial_values_of_selective_rope_are_those_of_pytorchs_layers() -> None
 @pytest.mark.parametrize("build", [CaRope, DaRope, SelectiveRope])
 def test_gradients_reach_all_parameters(build: Callable[[Geometry], Any]) -> None:
     torch.manual_seed(6)
-    x, q, k = states()
+    x, q, k = random_inputs()
     encoding = with_random_parameters(build(GEOMETRY))
     for layer in range(GEOMETRY.layers):
         rotated_q, rotated_k = encoding.at_layer(layer).rotate(x, q, k, torch.arange(LENGTH))
@@ -174,6 +176,6 @@ def test_invalid_parameters_are_rejected() -> None:
         SelectiveRope(GEOMETRY, rank=0)
     with pytest.raises(ValueError, match=r"base=1\.1: every pair completes a rotation"):
         DaRope(GEOMETRY, base=1.1)
-    x, q, k = states()
+    x, q, k = random_inputs()
     with pytest.raises(ValueError, match="darope takes one position per token"):
         DaRope(GEOMETRY).rotate(x, q, k, torch.zeros(2, LENGTH, 2))

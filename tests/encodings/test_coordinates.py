@@ -1,4 +1,4 @@
-"""Coordinates on several axes, which split rotary and sinusoidal widths; norms for biases."""
+"""Coordinates on several axes: the axes split the channels; biases use Euclidean distances."""
 
 import cmath
 import math
@@ -60,7 +60,7 @@ def pairs(width: int, layout: Layout) -> list[tuple[int, int]]:
 
 
 def rotated(x: list[float], point: list[float], base: float, layout: Layout) -> list[float]:
-    """Rotate one vector axis by axis, in Python's complex numbers."""
+    """Rotate one vector axis by axis, with Python's complex numbers."""
     part = len(x) // len(point)
     out = [0.0] * len(x)
     for axis, coordinate in enumerate(point):
@@ -104,9 +104,9 @@ def test_rope_rotates_each_part_of_the_channels_with_its_axis(
     torch.testing.assert_close(rotated_k, map_vectors(k, pos, rotate), rtol=0, atol=1e-10)
     (gradient,) = torch.autograd.grad((rotated_q * grad_out).sum(), q)
     torch.testing.assert_close(gradient, map_vectors(grad_out, -pos, rotate), rtol=0, atol=1e-10)
-    single, _ = encoding.rotate(randn(2, 4, 2 * width), q.float(), k.float(), pos)
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), rotated_q, rtol=1e-5, atol=2e-6)
+    in_float32, _ = encoding.rotate(randn(2, 4, 2 * width), q.float(), k.float(), pos)
+    assert in_float32.dtype == torch.float32
+    torch.testing.assert_close(in_float32.double(), rotated_q, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -128,28 +128,28 @@ def test_sinusoidal_embeds_each_axis_in_its_part_of_the_channels(
                     expected[b, t, axis * part + sin] += math.sin(angle)
                     expected[b, t, axis * part + cos] += math.cos(angle)
     torch.testing.assert_close(encoding.embed(x, pos), expected, rtol=0, atol=1e-10)
-    single = encoding.embed(x.float(), pos)
-    torch.testing.assert_close(single.double(), expected, rtol=1e-5, atol=2e-6)
+    in_float32 = encoding.embed(x.float(), pos)
+    torch.testing.assert_close(in_float32.double(), expected, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("spectrum", [geometric, yarn, hope, dynamic_ntk])
 def test_several_axes_are_block_diagonal_copies_of_one(spectrum: Spectrum, layout: Layout) -> None:
-    """Encodings of width d/axes side by side, for any spectrum."""
+    """The result equals encodings of width d / axes side by side, for any spectrum."""
     x, pos = randn(2, 1, 50, 36), points(2, 50, 3)
     whole, _ = Rope(geometry(36), spectrum=spectrum, layout=layout).rotate(x, x, x, pos)
     single_rope = Rope(geometry(12), spectrum=spectrum, layout=layout)
-    names = SINUSOIDAL_LAYOUTS
-    sinusoidal = Sinusoidal(geometry(36), spectrum=spectrum, layout=names[layout])
+    sinusoidal_layout = SINUSOIDAL_LAYOUTS[layout]
+    sinusoidal = Sinusoidal(geometry(36), spectrum=spectrum, layout=sinusoidal_layout)
     embedding = sinusoidal.position_embedding(pos, torch.float64)
-    single_sinusoidal = Sinusoidal(geometry(12), spectrum=spectrum, layout=names[layout])
+    single_sinusoidal = Sinusoidal(geometry(12), spectrum=spectrum, layout=sinusoidal_layout)
     for b in range(2):
         for axis in range(3):
-            part, along = slice(12 * axis, 12 * axis + 12), pos[b, :, axis]
+            part, axis_pos = slice(12 * axis, 12 * axis + 12), pos[b, :, axis]
             channels = x[b, None, :, :, part]
-            expected, _ = single_rope.rotate(x, channels, channels, along)
+            expected, _ = single_rope.rotate(x, channels, channels, axis_pos)
             torch.testing.assert_close(whole[b, None, :, :, part], expected, rtol=0, atol=1e-12)
-            expected = single_sinusoidal.position_embedding(along, torch.float64)
+            expected = single_sinusoidal.position_embedding(axis_pos, torch.float64)
             torch.testing.assert_close(embedding[b, :, part], expected, rtol=0, atol=1e-12)
 
 
@@ -249,7 +249,7 @@ def alibi_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
     return -slopes.double()[:, None, None] * distance
 
 
-def trained_alibi_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
+def trainable_alibi_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
     assert isinstance(encoding, Alibi) and isinstance(encoding.slopes, Tensor)
     return -encoding.slopes.double()[:, None, None] * distance
 
@@ -267,7 +267,7 @@ def kerple_power_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Te
 
 
 def t5_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
-    """The bucket is the floor of the norm below 16, logarithmic beyond."""
+    """The bucket is the floor of the distance below 16 and logarithmic beyond."""
     assert isinstance(encoding, T5)
     rows = []
     for value in distance.flatten().tolist():
@@ -279,26 +279,26 @@ def t5_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
 
 
 def fire_bias(encoding: Encoding, distance: Tensor, query: Tensor) -> Tensor:
-    """Divides by psi of the norm of the query's coordinates, or of the threshold if larger."""
+    """Divide by psi of the query's norm, or of the threshold if that is larger."""
     assert isinstance(encoding, Fire)
-    wide = encoding.double()
-    threshold = (wide.multiplier * wide.init_threshold).abs()
+    fire = encoding.double()
+    threshold = (fire.multiplier * fire.init_threshold).abs()
     largest = torch.maximum(query.norm(dim=-1), threshold)[:, None]
-    relative = (wide.c * distance).abs().add(1).log() / (
-        (wide.c * largest).abs().add(1).log() + 1e-6
+    relative = (fire.c * distance).abs().add(1).log() / (
+        (fire.c * largest).abs().add(1).log() + 1e-6
     )
-    return wide.second(wide.first(relative[..., None]).relu()).permute(2, 0, 1)
+    return fire.second(fire.first(relative[..., None]).relu()).permute(2, 0, 1)
 
 
 BIASES = [
     (Alibi, alibi_bias),
-    (partial(Alibi, trainable=True), trained_alibi_bias),
+    (partial(Alibi, trainable=True), trainable_alibi_bias),
     (KerpleLog, kerple_log_bias),
     (KerplePower, kerple_power_bias),
     (T5, t5_bias),
     (partial(Fire, init_threshold=20.0), fire_bias),
 ]
-BIAS_NAMES = ["alibi", "trained alibi", "kerple_log", "kerple_power", "t5", "fire"]
+BIAS_NAMES = ["alibi", "trainable alibi", "kerple_log", "kerple_power", "t5", "fire"]
 
 
 @pytest.mark.parametrize("axes", [2, 3])
@@ -311,7 +311,7 @@ def test_biases_depend_on_the_euclidean_distance(
     axes: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Values, gradients and float32; 45 points, in blocks of 16 rows for kernels with blocks."""
+    """Values, gradients and float32; kernels with blocks process 16 of the 45 points at a time."""
     monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
     torch.manual_seed(0)
     encoding = make(geometry(24, heads=6)).double()
@@ -335,8 +335,10 @@ def test_biases_depend_on_the_euclidean_distance(
     for gradient, oracle in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(gradient, oracle, rtol=1e-9, atol=1e-9)
     with torch.no_grad():
-        single = get_kernel(name)(encoding.float(), x.float(), q.float(), k.float(), v.float(), pos)
-    torch.testing.assert_close(single.double(), actual.detach(), rtol=1e-5, atol=1e-5)
+        in_float32 = get_kernel(name)(
+            encoding.float(), x.float(), q.float(), k.float(), v.float(), pos
+        )
+    torch.testing.assert_close(in_float32.double(), actual.detach(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
@@ -365,8 +367,8 @@ def test_every_encoding_takes_coordinates_or_rejects_them(
     else:
         assert out.shape == (2, 24, 50) and out.isfinite().all()
         pos = torch.arange(24)
-        one = model(tokens, pos[None, :, None].expand(2, -1, -1))
-        torch.testing.assert_close(one, model(tokens, pos), rtol=0, atol=1e-9)
+        one_axis = model(tokens, pos[None, :, None].expand(2, -1, -1))
+        torch.testing.assert_close(one_axis, model(tokens, pos), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("make", [Learned, Integers, ScaledIntegers, Binary])

@@ -1,4 +1,4 @@
-"""DAPE V2 against PyTorch's convolutions over a longer sequence, as in the authors' code."""
+"""DAPE V2, compared with PyTorch's convolutions over a longer sequence, as in the authors' code."""
 
 import math
 from collections.abc import Callable
@@ -22,14 +22,14 @@ def geometry(heads: int) -> Geometry:
     return Geometry(width=heads * WIDTH, heads=heads, layers=2, train_length=7)
 
 
-def random_states(heads: int, length: int) -> tuple[Tensor, Tensor]:
+def random_queries_and_keys(heads: int, length: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(heads)
     q, k = torch.randn(2, 2, heads, length, WIDTH, generator=generator).double().unbind(0)
     return q, k
 
 
 def bias_of(encoding: Encoding, q: Tensor, k: Tensor, rows: slice) -> Tensor:
-    """Return the bias [B, H, R, K] of some queries, given the keys up to the last of them."""
+    """Return the bias [B, H, R, K] of the queries in `rows` and the keys up to the last query."""
     pos = torch.arange(rows.stop)
     distance = (pos[rows, None] - pos).to(q.dtype)
     k, x = k[:, :, : rows.stop], q.new_zeros(2, rows.stop, 1)
@@ -39,7 +39,7 @@ def bias_of(encoding: Encoding, q: Tensor, k: Tensor, rows: slice) -> Tensor:
 
 
 def conv(weight: Tensor, offset: Tensor, kernel_size: int) -> nn.Conv2d:
-    """Return the convolution of one layer, zero-padded at both ends of the sequence."""
+    """Return one layer of the MLP as a convolution, zero-padded at both ends of the sequence."""
     channels = weight.shape[1] // kernel_size
     layer = nn.Conv2d(channels, len(weight), (1, kernel_size), padding=(0, kernel_size // 2))
     layer.weight.data, layer.bias = weight.detach().view(layer.weight.shape), nn.Parameter(offset)
@@ -55,19 +55,19 @@ def test_dape_v2_equals_the_authors_convolutions_before_the_end_of_a_sequence(
     heads: int, mlp_width: int, kernel_size: int, inner: Callable[[Geometry], Encoding]
 ) -> None:
     torch.manual_seed(heads)
-    whole = DapeV2(geometry(heads), inner=inner, mlp_width=mlp_width, kernel_size=kernel_size)
-    encoding = whole.double().at_layer(LAYER)
-    q, k = random_states(heads, LENGTH + kernel_size // 2)
+    all_layers = DapeV2(geometry(heads), inner=inner, mlp_width=mlp_width, kernel_size=kernel_size)
+    encoding = all_layers.double().at_layer(LAYER)
+    q, k = random_queries_and_keys(heads, LENGTH + kernel_size // 2)
     pos = torch.arange(q.shape[2])
     distance = (pos[:, None] - pos).double().clamp(min=0)
     head = torch.arange(heads)[:, None, None]
-    static = whole.static_encoding(LAYER).bias(head, distance, pos[:, None])
+    static = all_layers.static_encoding(LAYER).bias(head, distance, pos[:, None])
     assert static is not None
     inputs = torch.cat([q @ k.mT / math.sqrt(WIDTH), static.expand(2, -1, -1, -1)], dim=1).tril()
     network = nn.Sequential(
-        conv(whole.first_weight[LAYER], whole.first_offset[LAYER], kernel_size),
+        conv(all_layers.first_weight[LAYER], all_layers.first_offset[LAYER], kernel_size),
         nn.LeakyReLU(),
-        conv(whole.second_weight[LAYER], whole.second_offset[LAYER], kernel_size),
+        conv(all_layers.second_weight[LAYER], all_layers.second_offset[LAYER], kernel_size),
     )
     expected = (static + network(inputs))[:, :, :LENGTH, :LENGTH].tril()
     for rows in (slice(0, LENGTH), slice(LENGTH - ROWS, LENGTH), slice(3, 9)):
@@ -76,14 +76,14 @@ def test_dape_v2_equals_the_authors_convolutions_before_the_end_of_a_sequence(
 
 
 @torch.no_grad()
-def test_a_kernel_of_one_key_is_dape() -> None:
+def test_a_kernel_of_one_key_equals_dape() -> None:
     torch.manual_seed(0)
     v1 = Dape(geometry(3), inner=KerpleLog).double()
     v2 = DapeV2(geometry(3), inner=KerpleLog, kernel_size=1).double()
     v2.load_state_dict(v1.state_dict())
-    q, k = random_states(3, LENGTH)
+    q, k = random_queries_and_keys(3, LENGTH)
     actual, expected = (
-        bias_of(whole.at_layer(LAYER), q, k, slice(0, LENGTH)).tril() for whole in (v1, v2)
+        bias_of(version.at_layer(LAYER), q, k, slice(0, LENGTH)).tril() for version in (v1, v2)
     )
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
@@ -93,9 +93,9 @@ def test_blocks_and_float32_match_the_reference_at_an_odd_length(
     size: int | None, assert_blocks_match: Callable[..., None]
 ) -> None:
     inner = partial(DapeV2, inner=Alibi, kernel_size=5)
-    whole = inner(geometry(2)) if size is None else Window(geometry(2), inner=inner, size=size)
-    encoding = whole.double().at_layer(LAYER)
-    q, k = random_states(2, 301)
+    all_layers = inner(geometry(2)) if size is None else Window(geometry(2), inner=inner, size=size)
+    encoding = all_layers.double().at_layer(LAYER)
+    q, k = random_queries_and_keys(2, 301)
     x = torch.zeros(2, 301, 8, dtype=torch.float64)
     assert_blocks_match(encoding, x, q, k, q)
 

@@ -35,10 +35,17 @@ from posenc.model.build import build_model
 from posenc.model.transformer import Transformer, initialize
 
 Configured = Callable[..., DictConfig]
-Scaled = Callable[..., tuple[Tensor, float]]
+ScaledSpectrum = Callable[..., tuple[Tensor, float]]
 
 LENGTH = 24  # the training length of `configured`
-FACTORS: list[Scaled] = [position_interpolation, ntk, ntk_by_parts, yarn, yarn_paper, longrope]
+SPECTRA_WITH_FACTOR: list[ScaledSpectrum] = [
+    position_interpolation,
+    ntk,
+    ntk_by_parts,
+    yarn,
+    yarn_paper,
+    longrope,
+]
 LLAMA3 = partial(ntk_by_parts, beta_slow=1.0, beta_fast=4.0)
 
 
@@ -62,8 +69,8 @@ def model_with(
 def with_spectrum(model: Transformer, spectrum: Spectrum) -> Transformer:
     """Return the model with another spectrum and the same weights."""
     other = copy.deepcopy(model)
-    kind = Rope if isinstance(model.encoding, Rope) else Sinusoidal
-    other.encoding = kind(model.encoding.geometry, spectrum=spectrum)
+    encoding_class = Rope if isinstance(model.encoding, Rope) else Sinusoidal
+    other.encoding = encoding_class(model.encoding.geometry, spectrum=spectrum)
     return other
 
 
@@ -121,7 +128,7 @@ def test_every_spectrum_but_geometric_changes_the_output_of_the_same_weights(
 
 
 def test_trained_frequencies_do_not_load_into_fixed_ones(configured: Configured) -> None:
-    """They load into trainable ones of any spectrum."""
+    """Trained frequencies load into trainable ones of any spectrum."""
     config = configured("encoding=rope", "encoding.trainable=true")
     state = build_model(config, 50).state_dict()
     other = configured("encoding=rope", "encoding.trainable=true", "encoding/spectrum=ntk")
@@ -132,11 +139,11 @@ def test_trained_frequencies_do_not_load_into_fixed_ones(configured: Configured)
 
 
 @pytest.mark.parametrize("factor", [1.5, 2.0, 4.0, 10.0])
-@pytest.mark.parametrize("spectrum", [*FACTORS, LLAMA3])
+@pytest.mark.parametrize("spectrum", [*SPECTRA_WITH_FACTOR, LLAMA3])
 def test_a_factor_of_null_equals_the_ratio_of_the_lengths(
-    spectrum: Scaled, factor: float, trained: Transformer
+    spectrum: ScaledSpectrum, factor: float, trained: Transformer
 ) -> None:
-    """At T = s L it equals the factor s; it is never below 1."""
+    """At T = s L, null equals the factor s; the ratio is never below 1."""
     length = int(factor * LENGTH)
     dynamic = with_spectrum(trained, partial(spectrum, factor=None))
     fixed = with_spectrum(trained, partial(spectrum, factor=factor))
@@ -149,7 +156,7 @@ def test_a_factor_of_null_equals_the_ratio_of_the_lengths(
 def test_dynamic_ntk_equals_ntk_with_the_ratio_of_the_lengths(
     ratio: float, trained: Transformer
 ) -> None:
-    """Hugging Face's with a factor f equals NTK with f T / L - (f - 1)."""
+    """Hugging Face's variant with factor f equals NTK with factor f T / L - (f - 1)."""
     sequence = tokens(int(ratio * LENGTH))
     expected = with_spectrum(trained, partial(ntk, factor=ratio))(sequence)
     assert difference_of(with_spectrum(trained, dynamic_ntk)(sequence), expected) < 1e-12
@@ -191,16 +198,16 @@ def test_interpolation_by_the_ratio_of_the_lengths_stays_within_trained_angles(
     """Interpolation by T / L keeps the angles of T tokens below those of L."""
     actual = with_spectrum(trained, partial(position_interpolation, factor=None))
     pos = torch.arange(10 * LENGTH, dtype=torch.float64)
-    within = trained(tokens(10 * LENGTH), pos / 10)
+    expected = trained(tokens(10 * LENGTH), pos / 10)
     assert pos.max() / 10 < LENGTH
-    assert difference_of(actual(tokens(10 * LENGTH)), within) < 1e-9
+    assert difference_of(actual(tokens(10 * LENGTH)), expected) < 1e-9
 
 
 @pytest.mark.parametrize("factor", [2.0, 16.0])
 def test_yarn_is_ntk_by_parts_with_scaled_queries_and_keys(
     factor: float, trained: Transformer
 ) -> None:
-    """Both are multiplied by 0.1 ln s + 1, so scores are multiplied by its square."""
+    """Queries and keys are multiplied by 0.1 ln s + 1, so scores are multiplied by its square."""
     actual = with_spectrum(trained, partial(yarn_paper, factor=factor))
     expected = with_spectrum(trained, partial(ntk_by_parts, factor=factor))
     for block in expected.blocks:
@@ -219,14 +226,14 @@ def test_the_llama3_yaml_is_ntk_by_parts(trained: Transformer, configured: Confi
     assert torch.equal(llama3(tokens(50)), expected(tokens(50)))
 
 
-DYNAMIC: list[Spectrum] = [
+DYNAMIC_SPECTRA: list[Spectrum] = [
     dynamic_ntk,
     dynamic_ntk_hf,
-    *(partial(spectrum, factor=None) for spectrum in FACTORS),
+    *(partial(spectrum, factor=None) for spectrum in SPECTRA_WITH_FACTOR),
 ]
 
 
-@pytest.mark.parametrize("spectrum", DYNAMIC)
+@pytest.mark.parametrize("spectrum", DYNAMIC_SPECTRA)
 def test_dynamic_spectra_do_not_depend_on_earlier_lengths(
     spectrum: Spectrum, trained: Transformer
 ) -> None:
@@ -234,11 +241,11 @@ def test_dynamic_spectra_do_not_depend_on_earlier_lengths(
     short, long = model(tokens(LENGTH)), model(tokens(4 * LENGTH))
     assert torch.equal(model(tokens(LENGTH)), short)
     assert torch.equal(model(tokens(4 * LENGTH)), long)
-    again = with_spectrum(trained, spectrum)
-    assert torch.equal(again(tokens(4 * LENGTH)), long)
+    fresh = with_spectrum(trained, spectrum)
+    assert torch.equal(fresh(tokens(4 * LENGTH)), long)
 
 
-@pytest.mark.parametrize("spectrum", DYNAMIC)
+@pytest.mark.parametrize("spectrum", DYNAMIC_SPECTRA)
 def test_dynamic_spectra_depend_on_the_number_of_tokens(
     spectrum: Spectrum, trained: Transformer
 ) -> None:
@@ -272,8 +279,10 @@ def test_log_n_and_windows_load_the_same_weights(
     assert (differences[changes] > 1e-6).all()
 
 
-def test_p_rope_at_evaluation_drops_the_lowest_frequencies(trained: Transformer) -> None:
-    """With four pairs per head there are four steps from RoPE to NoPE."""
+def test_each_fraction_of_p_rope_changes_the_output_of_the_same_weights(
+    trained: Transformer,
+) -> None:
+    """With four pairs per head, the fraction takes four steps from NoPE to RoPE."""
     truncated = [
         with_spectrum(trained, partial(p_rope, fraction=fraction))
         for fraction in (0, 0.25, 0.5, 0.75)

@@ -1,4 +1,4 @@
-"""Biases against the implementations of transformers and x-transformers."""
+"""Biases, compared with the implementations of transformers and x-transformers."""
 
 import math
 import warnings
@@ -48,23 +48,23 @@ def bloom(heads: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor
 
 
 def causal_softmax(scores: Tensor) -> Tensor:
-    hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-    return scores.masked_fill(hidden, -torch.inf).softmax(dim=-1)
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(dim=-1)
 
 
 @pytest.mark.parametrize("heads", HEADS)
-@pytest.mark.parametrize("theirs_for", [bloom, build_mpt_alibi_tensor], ids=["bloom", "mpt"])
+@pytest.mark.parametrize("build_theirs", [bloom, build_mpt_alibi_tensor], ids=["bloom", "mpt"])
 def test_alibi_attends_like_bloom_and_mpt(
-    theirs_for: Callable[[int, int], Tensor], heads: int
+    build_theirs: Callable[[int, int], Tensor], heads: int
 ) -> None:
-    """Theirs is m j or m (j - T + 1) in every row: -m (i - j) plus a constant per row."""
-    ours, theirs = bias_of(Alibi(geometry(heads)), 200), theirs_for(heads, 200)
+    """Their bias is m j or m (j - T + 1) in every row: -m (i - j) plus a constant per row."""
+    ours, theirs = bias_of(Alibi(geometry(heads)), 200), build_theirs(heads, 200)
     scores = torch.randn(heads, 200, 200)
     torch.testing.assert_close(
         causal_softmax(scores + ours), causal_softmax(scores + theirs), rtol=1e-4, atol=1e-7
     )
-    last = theirs[:, 0] - theirs[:, 0, -1:]
-    torch.testing.assert_close(ours[:, -1], last, rtol=1e-6, atol=2e-5)
+    their_last_row = theirs[:, 0] - theirs[:, 0, -1:]
+    torch.testing.assert_close(ours[:, -1], their_last_row, rtol=1e-6, atol=2e-5)
 
 
 @pytest.mark.parametrize("heads", HEADS)
@@ -84,7 +84,7 @@ def test_blooms_alibi_in_bfloat16_does_not_separate_neighbors_and_ours_does() ->
 
 
 def t5_attention(encoding: T5, head_width: int) -> T5Attention:
-    """Return a decoder's self-attention of transformers with our table."""
+    """Return the self-attention of a T5 decoder from transformers, with our table of biases."""
     shape = encoding.geometry
     config = T5Config(
         d_model=shape.width,
@@ -130,7 +130,7 @@ def test_t5_bias_equals_transformers(heads: int, num_buckets: int, max_distance:
 
 
 def test_t5_of_transformers_does_not_scale_scores_and_our_model_does() -> None:
-    """T5 folds 1/sqrt(d) into its initial query weights: ours equals it for sqrt(d) times q."""
+    """T5 folds 1/sqrt(d) into its initial query weights; ours needs q multiplied by sqrt(d)."""
     encoding = T5(geometry(4, 16))
     module = t5_attention(encoding, 16)
     hidden, pos = torch.randn(2, 40, 64), torch.arange(40)
@@ -150,10 +150,10 @@ def test_t5_of_transformers_does_not_scale_scores_and_our_model_does() -> None:
 
 
 @pytest.mark.parametrize(("heads", "head_width"), [(6, 64), (8, 32), (12, 128), (20, 16)])
-def test_t5_bias_of_x_transformers_equals_ours_times_the_root_of_the_head_width(
+def test_t5_bias_of_x_transformers_equals_ours_times_the_square_root_of_the_head_width(
     heads: int, head_width: int
 ) -> None:
-    """Theirs differs from T5, which adds the bias as it is to unscaled scores."""
+    """Theirs differs from T5, which adds the unscaled bias to unscaled scores."""
     encoding = T5(geometry(heads, head_width))
     module = RelativePositionBias(scale=head_width**0.5, causal=True, heads=heads)
     module.load_state_dict({"relative_attention_bias.weight": encoding.table})

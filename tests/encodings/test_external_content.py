@@ -1,4 +1,4 @@
-"""Content biases, relative keys and random walks against transformers and other libraries."""
+"""Content biases, relative keys and random walks, compared with those of other libraries."""
 
 import importlib.util
 import warnings
@@ -35,7 +35,7 @@ POS = torch.arange(LENGTH)
 SHAPES = pytest.mark.parametrize(("heads", "width"), [(6, 16), (12, 64), (20, 8)])
 
 
-def shape(heads: int, width: int) -> Geometry:
+def geometry(heads: int, width: int) -> Geometry:
     return Geometry(width=heads * width, heads=heads, layers=1, train_length=32)
 
 
@@ -47,8 +47,8 @@ def random_inputs(heads: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 
 def bias_of(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
-    everything = slice(0, LENGTH)
-    actual = score_bias(encoding, x, q, k, POS, everything, everything)
+    all_tokens = slice(0, LENGTH)
+    actual = score_bias(encoding, x, q, k, POS, all_tokens, all_tokens)
     assert actual is not None
     return actual
 
@@ -62,9 +62,9 @@ def gradients(scores: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 @SHAPES
 @pytest.mark.parametrize("npos_max", [4, 16, 64])
 def test_cope_of_x_transformers_equals_ours_unscaled(heads: int, width: int, npos_max: int) -> None:
-    """Called as in its Attend: with unscaled q, and masked logits divided by sqrt(d)."""
+    """x-transformers calls CoPE with unscaled q, and with masked logits divided by sqrt(d)."""
     encoding, module = (
-        Cope(shape(heads, width), npos_max=npos_max).double(),
+        Cope(geometry(heads, width), npos_max=npos_max).double(),
         CoPE(width, heads, npos_max),
     )
     module = module.double()
@@ -72,9 +72,9 @@ def test_cope_of_x_transformers_equals_ours_unscaled(heads: int, width: int, npo
     module.pos_emb.data = encoding.table.data[0].T.clone()
     x, q, k, _ = random_inputs(heads, width)
     q, k = q.requires_grad_(), k.requires_grad_()
-    hidden = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
     logits = q @ k.mT * width**-0.5
-    theirs = module(q, logits.masked_fill(hidden, -torch.finfo(logits.dtype).max))
+    theirs = module(q, logits.masked_fill(later, -torch.finfo(logits.dtype).max))
     ours = bias_of(encoding, x, q, k)
     torch.testing.assert_close(ours.tril(), theirs.tril(), rtol=1e-9, atol=1e-9)
     our_gradients = gradients(ours, [q, k, encoding.table])
@@ -85,7 +85,7 @@ def test_cope_of_x_transformers_equals_ours_unscaled(heads: int, width: int, npo
 
 @SHAPES
 def test_data_dependent_alibi_of_x_transformers_equals_fox(heads: int, width: int) -> None:
-    encoding = Fox(shape(heads, width), initial_bias=5.0).double()
+    encoding = Fox(geometry(heads, width), initial_bias=5.0).double()
     module = DataDependentAlibi(heads * width, heads).double()
     linear = module.to_forget_gates[0]
     assert isinstance(linear, nn.Linear)
@@ -102,8 +102,8 @@ def test_data_dependent_alibi_of_x_transformers_equals_fox(heads: int, width: in
 
 
 def test_data_dependent_alibi_initially_forgets_103_times_slower_than_fox() -> None:
-    """Theirs has an initial gate bias of 5; the authors' 0 forgets half of the past per step."""
-    ours = Fox(shape(2, 8)).double()
+    """Theirs starts with a gate bias of 5; the authors' 0 forgets half of the past per step."""
+    ours = Fox(geometry(2, 8)).double()
     theirs = DataDependentAlibi(16, 2).double()
     x = torch.zeros(1, LENGTH, 16, dtype=torch.float64)
     q = torch.zeros(1, 2, LENGTH, 8, dtype=torch.float64)
@@ -112,7 +112,7 @@ def test_data_dependent_alibi_initially_forgets_103_times_slower_than_fox() -> N
 
 
 def naive_forgetting_attention() -> Callable[..., Tensor]:
-    """Load fla's reference from its file, because the package imports triton."""
+    """Load fla's reference from its file, because importing the package would import triton."""
     path = distribution("fla-core").locate_file("fla/ops/forgetting_attn/naive.py")
     spec = importlib.util.spec_from_file_location("fla_forgetting_naive", str(path))
     assert spec is not None and spec.loader is not None
@@ -126,14 +126,14 @@ def naive_forgetting_attention() -> Callable[..., Tensor]:
 def test_forgetting_attention_of_fla_equals_fox_with_and_without_a_window(
     heads: int, width: int, size: int | None
 ) -> None:
-    geometry = shape(heads, width)
-    encoding: Encoding = Fox(geometry, initial_bias=1.0)
-    gates = encoding
+    dimensions = geometry(heads, width)
+    encoding: Encoding = Fox(dimensions, initial_bias=1.0)
+    fox = encoding
     if size is not None:
-        encoding = Window(geometry, inner=lambda _: gates, size=size)
+        encoding = Window(dimensions, inner=lambda _: fox, size=size)
     x, q, k, v = (t.float() for t in random_inputs(heads, width))
-    assert isinstance(gates, Fox)
-    g = logsigmoid(x @ gates.weight[0].T + gates.offset[0])
+    assert isinstance(fox, Fox)
+    g = logsigmoid(x @ fox.weight[0].T + fox.offset[0])
     theirs = naive_forgetting_attention()(
         *(t.transpose(1, 2) for t in (q, k, v)), g, window_size=size
     )
@@ -144,7 +144,7 @@ def test_forgetting_attention_of_fla_equals_fox_with_and_without_a_window(
 @pytest.mark.parametrize(
     ("heads", "width", "max_distance"), [(6, 16, 4), (12, 8, 16), (20, 32, 64)]
 )
-def test_relative_keys_of_wav2vec2_bert_equal_shaws(
+def test_relative_keys_of_wav2vec2_bert_equal_those_of_shaw(
     heads: int, width: int, max_distance: int
 ) -> None:
     config = Wav2Vec2BertConfig(
@@ -156,7 +156,9 @@ def test_relative_keys_of_wav2vec2_bert_equal_shaws(
         attention_dropout=0.0,
     )
     module = Wav2Vec2BertSelfAttention(config).double()
-    encoding = Shaw(shape(heads, width), max_relative_position=max_distance, values=False).double()
+    encoding = Shaw(
+        geometry(heads, width), max_relative_position=max_distance, values=False
+    ).double()
     module.distance_embedding.weight.data[: max_distance + 1] = encoding.keys.data[0].flip(0)
     x, *_ = random_inputs(heads, width)
     mask = torch.full((LENGTH, LENGTH), -torch.inf, dtype=torch.float64).triu(1)[None, None]
@@ -182,20 +184,20 @@ def test_xlnet_equals_transformer_xl(heads: int, width: int, clamp_len: int | No
         clamp_len=-1 if clamp_len is None else clamp_len,
     )
     module = XLNetRelativeAttention(config)
-    encoding = TransformerXL(shape(heads, width), clamp_len=clamp_len).double()
+    encoding = TransformerXL(geometry(heads, width), clamp_len=clamp_len).double()
     module.r_w_bias.data, module.r_r_bias.data = encoding.u.data, encoding.v.data
     _, q, k, v = random_inputs(heads, width)
     sinusoids = XLNetModel(config).relative_positional_encoding(LENGTH, LENGTH, bsz=2).double()
     keys = (sinusoids @ encoding.project[0].T).unflatten(-1, (heads, width))
     mask = torch.ones(LENGTH, LENGTH, dtype=torch.float64).triu(1)[:, :, None, None]
-    by_token = [t.permute(2, 0, 1, 3) for t in (q, k, v)]
-    theirs = module.rel_attn_core(*by_token, k_head_r=keys, attn_mask=mask)
+    time_first = [t.permute(2, 0, 1, 3) for t in (q, k, v)]
+    theirs = module.rel_attn_core(*time_first, k_head_r=keys, attn_mask=mask)
     ours = reference.attend(encoding, q.transpose(1, 2).flatten(-2), q, k, v, POS)
     torch.testing.assert_close(ours.permute(2, 0, 1, 3), theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("nodes", [5, 30])
-def test_random_walks_and_degrees_equal_pytorch_geometrics(nodes: int) -> None:
+def test_random_walks_and_degrees_equal_those_of_pytorch_geometric(nodes: int) -> None:
     upper = (torch.rand(nodes, nodes) < 0.3).triu(1)
     adjacency = (upper | upper.T).double()
     edges = adjacency.nonzero().T

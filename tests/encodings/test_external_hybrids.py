@@ -1,4 +1,4 @@
-"""Hybrids of released models against transformers, layer by layer."""
+"""Hybrid encodings of released models, compared with transformers layer by layer."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,18 +30,22 @@ Configured = Callable[..., DictConfig]
 HEADS, HEAD_WIDTH, LAYERS, LENGTH, TRAIN_LENGTH, SIZE = 3, 32, 8, 53, 29, 11
 POSITIONS = torch.arange(LENGTH)[None]
 DIMENSIONS = {"hidden_size": HEADS * HEAD_WIDTH, "num_attention_heads": HEADS}
-SHAPE = [f"model.width={HEADS * HEAD_WIDTH}", f"model.heads={HEADS}", f"model.layers={LAYERS}"]
+MODEL_OVERRIDES = [
+    f"model.width={HEADS * HEAD_WIDTH}",
+    f"model.heads={HEADS}",
+    f"model.layers={LAYERS}",
+]
 Rotate = Callable[..., tuple[Tensor, Tensor]]
 
 
-def queries() -> tuple[Tensor, Tensor]:
+def queries_and_keys() -> tuple[Tensor, Tensor]:
     q, k = torch.randn(2, 1, HEADS, LENGTH, HEAD_WIDTH).unbind(0)
     return q, k
 
 
 def hybrid(configured: Configured, name: str, *overrides: str) -> Encoding:
-    words = [f"encoding={name}", f"train_length={TRAIN_LENGTH}", *SHAPE, *overrides]
-    return build_encoding(configured(*words), [])
+    arguments = [f"encoding={name}", f"train_length={TRAIN_LENGTH}", *MODEL_OVERRIDES, *overrides]
+    return build_encoding(configured(*arguments), [])
 
 
 def assert_layer(
@@ -51,8 +55,8 @@ def assert_layer(
     angles: tuple[Tensor, Tensor] | None,
     window: int | None,
 ) -> None:
-    """Compare a layer with transformers' cosines and sines (None: no rotation) and window."""
-    layer, (q, k) = encoding.at_layer(index), queries()
+    """Compare a layer's rotation (by cosines and sines, None without one) and window."""
+    layer, (q, k) = encoding.at_layer(index), queries_and_keys()
     theirs = (q, k) if angles is None else rotate(q, k, *angles)
     ours = layer.rotate(torch.zeros(1, LENGTH, 1), q, k, POSITIONS[0])
     torch.testing.assert_close(ours, tuple(theirs), rtol=0, atol=1e-5)
@@ -84,7 +88,7 @@ def test_command_a_equals_rnope_swa_with_another_order_of_channels(
 ) -> None:
     adjacent, half = (hybrid(configured, name) for name in ("command_a", "rnope_swa"))
     order = torch.arange(HEAD_WIDTH).view(-1, 2).T.flatten()  # even channels, then odd ones
-    (q, k), x = queries(), torch.zeros(1, LENGTH, 1)
+    (q, k), x = queries_and_keys(), torch.zeros(1, LENGTH, 1)
     for index in range(LAYERS):
         a, b = adjacent.at_layer(index), half.at_layer(index)
         assert a.window() == b.window()
@@ -143,7 +147,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
 
 
 def attention_like(theirs: torch.nn.Module) -> Attention:
-    """Return the model's attention with the projections of a layer from transformers."""
+    """Initialize the projections of a transformers layer and return our attention with the same."""
     ours = Attention(HEADS * HEAD_WIDTH, HEADS, get_kernel("auto"), bias=True)
     projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
     for projection in projections:
@@ -156,7 +160,7 @@ def attention_like(theirs: torch.nn.Module) -> Attention:
 
 
 def additive_mask(visible: Tensor) -> Tensor:
-    """Return transformers' mask [1, 1, T, T] of the visible keys [T, T]."""
+    """Return the mask [1, 1, T, T] that transformers takes for the visible keys [T, T]."""
     return torch.zeros(LENGTH, LENGTH).masked_fill(~visible, -torch.inf)[None, None]
 
 

@@ -1,4 +1,4 @@
-"""Scores of xPos and PoPE against x-transformers, rotary-embedding-torch and PoPE-pytorch."""
+"""xPos and PoPE, compared with x-transformers, rotary-embedding-torch and PoPE-pytorch."""
 
 import math
 import warnings
@@ -32,7 +32,7 @@ widths_and_bases = pytest.mark.parametrize(
 )
 
 
-def shape(width: int) -> Geometry:
+def geometry(width: int) -> Geometry:
     return Geometry(width=HEADS * width, heads=HEADS, layers=1, train_length=32)
 
 
@@ -52,8 +52,8 @@ def assert_same(ours: Tensor, theirs: Tensor, inputs: list[tuple[Tensor, Tensor]
     """Compare scores, and gradients for each pair of our and their inputs, all in float32."""
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
     weights = torch.randn_like(ours)
-    ours_inputs, their_inputs = zip(*inputs, strict=True)
-    actual = torch.autograd.grad((ours * weights).sum(), ours_inputs)
+    our_inputs, their_inputs = zip(*inputs, strict=True)
+    actual = torch.autograd.grad((ours * weights).sum(), our_inputs)
     expected = torch.autograd.grad((theirs * weights).sum(), their_inputs)
     for gradient, expected_gradient in zip(actual, expected, strict=True):
         torch.testing.assert_close(
@@ -66,14 +66,14 @@ def assert_same(ours: Tensor, theirs: Tensor, inputs: list[tuple[Tensor, Tensor]
 def test_xpos_of_x_transformers_gives_equal_scores(
     width: int, base: float, length: int, scale_base: int
 ) -> None:
-    """Theirs is centered at floor(T / 2), ours at ceil(T / 2): the difference cancels."""
+    """Theirs is centered at floor(T / 2), ours at ceil(T / 2); scores do not depend on it."""
     q, k = random_inputs(length, width)
     rotary = RotaryEmbedding(width, use_xpos=True, scale_base=scale_base, base=base)
     angles, scale = rotary(torch.arange(length))
     rotated_q = apply_rotary_pos_emb(q, angles, scale)
     rotated_k = apply_rotary_pos_emb(k, angles, scale**-1)
     spectrum = partial(geometric, base=base)
-    encoding = Xpos(shape(width), spectrum=spectrum, scale_base=scale_base)
+    encoding = Xpos(geometry(width), spectrum=spectrum, scale_base=scale_base)
     assert_same(scores(encoding, q, k), rotated_q @ rotated_k.mT, [(q, q), (k, k)])
 
 
@@ -86,7 +86,7 @@ def test_xpos_of_rotary_embedding_torch_gives_equal_scores(
     rotary = LucidRotary(width, use_xpos=True, xpos_scale_base=scale_base, theta=base)
     rotated_q, rotated_k = rotary.rotate_queries_and_keys(q, k)
     spectrum = partial(geometric, base=base)
-    encoding = Xpos(shape(width), spectrum=spectrum, scale_base=scale_base)
+    encoding = Xpos(geometry(width), spectrum=spectrum, scale_base=scale_base)
     assert_same(scores(encoding, q, k), rotated_q @ rotated_k.mT, [(q, q), (k, k)])
 
 
@@ -94,7 +94,7 @@ def test_xpos_of_x_transformers_overflows_at_length_80_000_and_ours_raises() -> 
     """Theirs is silently wrong: the scale of the first key is infinite in float32."""
     _, scale = RotaryEmbedding(64, use_xpos=True)(torch.arange(80_000))
     assert (scale**-1).isinf().any()
-    encoding = Xpos(shape(64), spectrum=geometric)
+    encoding = Xpos(geometry(64), spectrum=geometric)
     q = torch.zeros(1, HEADS, 1, 64).expand(-1, -1, 80_000, -1)
     with pytest.raises(ValueError, match="scale_base"):
         encoding.rotate(torch.zeros(1, 1, 1), q, q, torch.arange(80_000))
@@ -102,7 +102,7 @@ def test_xpos_of_x_transformers_overflows_at_length_80_000_and_ours_raises() -> 
 
 def pope(width: int, base: float = 1e4) -> Pope:
     """Return PoPE with phases, some of which are outside [-2 pi, 0] and therefore clamped."""
-    encoding = Pope(shape(width), spectrum=partial(geometric, base=base))
+    encoding = Pope(geometry(width), spectrum=partial(geometric, base=base))
     torch.nn.init.uniform_(encoding.phase, -2.3 * math.pi, 0.3 * math.pi)
     return encoding
 
@@ -119,7 +119,7 @@ def test_pope_pytorch_gives_equal_scores(width: int, base: float) -> None:
 
 @widths_and_bases
 def test_polar_embedding_of_x_transformers_gives_equal_scores(width: int, base: float) -> None:
-    """Called as in its Attention."""
+    """PolarEmbedding is called as in the Attention class of x-transformers."""
     encoding, module = pope(width, base), PolarEmbedding(width, HEADS, base=base)
     module.learned_bias.data = encoding.phase.data[0].clone()
     q, k = random_inputs(40, width)
@@ -146,13 +146,13 @@ def test_axial_pope_of_pope_pytorch_gives_equal_scores(sides: tuple[int, ...], w
 
 
 def test_others_fail_to_initialize_pope_with_uniform_phases_and_ours_does_not() -> None:
-    """Both of theirs fail: they modify in place a parameter that requires a gradient."""
+    """PoPE-pytorch and x-transformers modify in place a parameter that requires a gradient."""
     assert PoPE(8, heads=HEADS).bias.eq(0).all()
     assert PolarEmbedding(8, HEADS).learned_bias.eq(0).all()
-    assert Pope(shape(8), spectrum=geometric).phase.eq(0).all()
+    assert Pope(geometry(8), spectrum=geometric).phase.eq(0).all()
     with pytest.raises(RuntimeError, match="in-place"):
         PoPE(8, heads=HEADS, bias_uniform_init=True)
     with pytest.raises(RuntimeError, match="in-place"):
         PolarEmbedding(8, HEADS, bias_uniform_init=True)
-    phase = Pope(shape(64), spectrum=geometric, phase_init="uniform").phase
+    phase = Pope(geometry(64), spectrum=geometric, phase_init="uniform").phase
     assert -2 * math.pi <= phase.min() < -6 and -0.2 < phase.max() <= 0

@@ -1,4 +1,4 @@
-"""RoPE against transformers, x-transformers and rotary-embedding-torch."""
+"""RoPE, compared with transformers, x-transformers and rotary-embedding-torch."""
 
 import warnings
 from functools import partial
@@ -46,7 +46,7 @@ def rotated(encoding: Rope, q: Tensor, pos: Tensor | None = None) -> Tensor:
 
 
 def assert_close(ours: Tensor, theirs: Tensor) -> None:
-    """For positions below 64, where float32 angles are off by less than 64 * 2^-22."""
+    """Compare at positions below 64, where float32 angles are off by less than 64 * 2^-22."""
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4)
 
 
@@ -89,8 +89,10 @@ def test_llama_is_inexact_because_of_float32_angles_and_ours_is_exact(
 @pytest.mark.parametrize(
     ("position", "expected"), [(1_000, 1.4e-5), (16_000, 2.1e-4), (100_000, 1.1e-3)]
 )
-def test_the_error_of_llamas_cosines(position: int, expected: float) -> None:
-    """At width 64 and base 10,000: the resolution of float32, up to a factor of 2."""
+def test_the_error_of_llamas_cosines_grows_with_the_position(
+    position: int, expected: float
+) -> None:
+    """At width 64 and base 10,000; each expected error may be off by a factor of 2."""
     cos, _ = llama(64, 1e4)(torch.zeros(1), torch.tensor([[position]]))
     ours, _ = rope(64).sinusoids(torch.tensor([position]), torch.float64)
     error = (cos[0, 0, :32] - ours.flatten()).abs().max().item()

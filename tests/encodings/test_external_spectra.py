@@ -1,4 +1,4 @@
-"""Every rope_type of transformers' modeling_rope_utils against the corresponding spectrum."""
+"""Every rope_type of transformers' modeling_rope_utils, compared with its spectrum."""
 
 import math
 from functools import partial
@@ -40,24 +40,34 @@ CASES = [
 cases = pytest.mark.parametrize(("width", "base", "train_length", "factor"), CASES)
 
 
-def config(kind: str, width: int, base: float, limit: int, **kwargs: Any) -> LlamaConfig:
+def config(
+    rope_type: str, width: int, base: float, max_positions: int, **kwargs: Any
+) -> LlamaConfig:
     return LlamaConfig(
         hidden_size=2 * width,
         num_attention_heads=2,
         head_dim=width,
-        max_position_embeddings=limit,
-        rope_parameters={"rope_type": kind, "rope_theta": base, **kwargs},
+        max_position_embeddings=max_positions,
+        rope_parameters={"rope_type": rope_type, "rope_theta": base, **kwargs},
     )
 
 
-def theirs(
-    kind: str, width: int, base: float, limit: int, *, length: int | None = None, **kwargs: Any
+def their_frequencies(
+    rope_type: str,
+    width: int,
+    base: float,
+    max_positions: int,
+    *,
+    length: int | None = None,
+    **kwargs: Any,
 ) -> Frequencies:
-    return ROPE_INIT_FUNCTIONS[kind](config(kind, width, base, limit, **kwargs), seq_len=length)
+    return ROPE_INIT_FUNCTIONS[rope_type](
+        config(rope_type, width, base, max_positions, **kwargs), seq_len=length
+    )
 
 
 def assert_same(ours: Frequencies, expected: Frequencies) -> None:
-    """Theirs are computed in float32, with a relative error up to 2^-24 ln(base)."""
+    """Compare with frequencies in float32, whose relative error is up to 2^-24 ln(base)."""
     torch.testing.assert_close(ours[0].float(), expected[0], rtol=4e-6, atol=0)
     assert ours[1] == pytest.approx(expected[1], rel=1e-12)
 
@@ -66,7 +76,7 @@ def assert_same(ours: Frequencies, expected: Frequencies) -> None:
 def test_linear_equals_position_interpolation(
     width: int, base: float, train_length: int, factor: float
 ) -> None:
-    expected = theirs("linear", width, base, train_length, factor=factor)
+    expected = their_frequencies("linear", width, base, train_length, factor=factor)
     assert_same(position_interpolation(width, train_length, 1, base=base, factor=factor), expected)
 
 
@@ -75,7 +85,9 @@ def test_dynamic_equals_dynamic_ntk_hf(
     width: int, base: float, train_length: int, factor: float
 ) -> None:
     for length in (1, train_length, train_length + 1, 2 * train_length, 9 * train_length + 5):
-        expected = theirs("dynamic", width, base, train_length, length=length, factor=factor)
+        expected = their_frequencies(
+            "dynamic", width, base, train_length, length=length, factor=factor
+        )
         ours = dynamic_ntk_hf(width, train_length, length, base=base, factor=factor)
         assert_same(ours, expected)
 
@@ -83,8 +95,8 @@ def test_dynamic_equals_dynamic_ntk_hf(
 def test_dynamic_equals_the_papers_only_for_a_factor_of_1() -> None:
     """Section 3.3 of the YaRN paper has no factor other than length / L."""
     paper = dynamic_ntk(64, 512, 2048)
-    assert_same(paper, theirs("dynamic", 64, 1e4, 512, length=2048, factor=1.0))
-    lowest = theirs("dynamic", 64, 1e4, 512, length=2048, factor=2.0)[0][-1].item()
+    assert_same(paper, their_frequencies("dynamic", 64, 1e4, 512, length=2048, factor=1.0))
+    lowest = their_frequencies("dynamic", 64, 1e4, 512, length=2048, factor=2.0)[0][-1].item()
     assert paper[0][-1].item() / lowest == pytest.approx(7 / 4, rel=1e-4)
 
 
@@ -96,10 +108,10 @@ def test_dynamic_of_llama_depends_on_earlier_calls_and_ours_does_not() -> None:
         rotary(torch.zeros(1), torch.arange(length)[None])
         return rotary.inv_freq[-1].item()
 
-    first = dynamic_ntk_hf(64, 128, 256, factor=1.0)[0][-1].item()
-    assert lowest_after(256) == pytest.approx(first, rel=1e-5)
-    assert lowest_after(512) == pytest.approx(first / 2, rel=1e-5)
-    assert lowest_after(256) == pytest.approx(first / 2, rel=1e-5)
+    lowest = dynamic_ntk_hf(64, 128, 256, factor=1.0)[0][-1].item()
+    assert lowest_after(256) == pytest.approx(lowest, rel=1e-5)
+    assert lowest_after(512) == pytest.approx(lowest / 2, rel=1e-5)
+    assert lowest_after(256) == pytest.approx(lowest / 2, rel=1e-5)
 
 
 @cases
@@ -116,7 +128,7 @@ def test_yarn_of_transformers_equals_ours(
 ) -> None:
     betas = {"beta_fast": beta_fast, "beta_slow": beta_slow, "truncate": truncate}
     scale = {"factor": factor, "original_max_position_embeddings": train_length}
-    expected = theirs("yarn", width, base, int(factor * train_length), **betas, **scale)
+    expected = their_frequencies("yarn", width, base, int(factor * train_length), **betas, **scale)
     ours = yarn(
         width,
         train_length,
@@ -139,16 +151,18 @@ def test_yarn_of_transformers_differs_from_the_papers(
 ) -> None:
     """Theirs is the authors' ramp, linear in the pair's index; eq. 18 is linear in rotations."""
     scale = {"factor": factor, "original_max_position_embeddings": train_length}
-    expected, _ = theirs("yarn", width, 1e4, int(factor * train_length), **scale)
+    expected, _ = their_frequencies("yarn", width, 1e4, int(factor * train_length), **scale)
     ratio = expected / yarn_paper(width, train_length, 1, factor=factor)[0]
     assert ratio.argmax() == pair
     assert ratio[pair].item() == pytest.approx(largest_ratio, abs=1e-3)
 
 
 def test_yarn_with_mscale_all_dim_has_no_temperature_on_cosines_and_ours_has() -> None:
-    """DeepSeek's form: a ratio of two temperatures here, the rest applied to the scores."""
+    """In DeepSeek's form, cosines get a ratio of two temperatures, here 1; scores get the rest."""
     kwargs = {"factor": 40.0, "original_max_position_embeddings": 4096}
-    _, expected = theirs("yarn", 64, 1e4, 163_840, mscale=1.0, mscale_all_dim=1.0, **kwargs)
+    _, expected = their_frequencies(
+        "yarn", 64, 1e4, 163_840, mscale=1.0, mscale_all_dim=1.0, **kwargs
+    )
     assert expected == 1
     assert yarn(64, 4096, 1, factor=40.0)[1] == pytest.approx(0.1 * math.log(40) + 1)
 
@@ -160,7 +174,9 @@ def test_llama3_equals_ntk_by_parts(
 ) -> None:
     kwargs = {"factor": factor, "original_max_position_embeddings": train_length}
     betas = {"low_freq_factor": beta_slow, "high_freq_factor": beta_fast}
-    expected = theirs("llama3", width, base, int(factor * train_length) + 1, **betas, **kwargs)
+    expected = their_frequencies(
+        "llama3", width, base, int(factor * train_length) + 1, **betas, **kwargs
+    )
     ours = ntk_by_parts(
         width, train_length, 1, base=base, factor=factor, beta_slow=beta_slow, beta_fast=beta_fast
     )
@@ -170,13 +186,13 @@ def test_llama3_equals_ntk_by_parts(
 @pytest.mark.parametrize("width", [16, 64, 256])
 @pytest.mark.parametrize("fraction", [0.25, 0.3, 0.75, 1.0])
 def test_proportional_equals_p_rope(width: int, fraction: float) -> None:
-    expected = theirs("proportional", width, 1e6, 64, partial_rotary_factor=fraction)
+    expected = their_frequencies("proportional", width, 1e6, 64, partial_rotary_factor=fraction)
     assert_same(p_rope(width, 64, 64, base=1e6, fraction=fraction), expected)
 
 
 def test_proportional_divides_by_a_factor_and_p_rope_has_none() -> None:
     kwargs = {"partial_rotary_factor": 0.25, "factor": 8.0}
-    expected, magnitude = theirs("proportional", 64, 1e6, 64, **kwargs)
+    expected, magnitude = their_frequencies("proportional", 64, 1e6, 64, **kwargs)
     frequencies, _ = p_rope(64, 64, 64, base=1e6, fraction=0.25)
     assert_same((frequencies / 8, 1.0), (expected, magnitude))
 
@@ -189,7 +205,9 @@ def test_longrope_of_transformers_equals_ours(
     kwargs = {"factor": factor, "original_max_position_embeddings": train_length}
     lists = {"short_factor": short_factor, "long_factor": long_factor}
     for length in (1, train_length, train_length + 1, 4 * train_length):
-        expected = theirs("longrope", width, base, 10**6, length=length, **lists, **kwargs)
+        expected = their_frequencies(
+            "longrope", width, base, 10**6, length=length, **lists, **kwargs
+        )
         ours = longrope(width, train_length, length, base=base, factor=factor, **lists)
         assert_same(ours, expected)
 
@@ -202,8 +220,8 @@ def test_longrope_of_transformers_differs_from_the_papers() -> None:
     rotary = LlamaRotaryEmbedding(config("longrope", 16, 1e4, 256, **lists, **kwargs))
     pos, q = torch.arange(100), torch.randn(1, 1, 100, 16)
     expected, _ = apply_rotary_pos_emb(q, q, *rotary(q, pos[None]))
-    shape = Geometry(width=16, heads=1, layers=1, train_length=64)
-    paper = LongRope(shape, spectrum=geometric, factors=factors, start_tokens=4)
+    geometry = Geometry(width=16, heads=1, layers=1, train_length=64)
+    paper = LongRope(geometry, spectrum=geometric, factors=factors, start_tokens=4)
     ours, _ = paper.rotate(q, q, q, pos)
     magnitude = math.sqrt(1 + math.log(4) / math.log(64))
     torch.testing.assert_close(expected[:, :, 4:], magnitude * ours[:, :, 4:], rtol=1e-4, atol=1e-4)
@@ -211,9 +229,9 @@ def test_longrope_of_transformers_differs_from_the_papers() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
-@pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn", "llama3"])
-def test_partial_rotary_factor_is_a_spectrum_of_that_fraction_of_the_width(
-    kind: str, fraction: float
+@pytest.mark.parametrize("rope_type", ["linear", "dynamic", "yarn", "llama3"])
+def test_partial_rotary_factor_gives_the_spectrum_of_that_fraction_of_the_width(
+    rope_type: str, fraction: float
 ) -> None:
     spectra = {
         "linear": position_interpolation,
@@ -226,9 +244,9 @@ def test_partial_rotary_factor_is_a_spectrum_of_that_fraction_of_the_width(
         "original_max_position_embeddings": 512,
         "partial_rotary_factor": fraction,
     }
-    betas = {"low_freq_factor": 1.0, "high_freq_factor": 32.0} if kind == "llama3" else {}
-    expected = theirs(kind, 128, 1e4, 512, length=2048, **kwargs, **betas)
-    assert_same(spectra[kind](int(128 * fraction), 512, 2048, factor=2.0), expected)
+    betas = {"low_freq_factor": 1.0, "high_freq_factor": 32.0} if rope_type == "llama3" else {}
+    expected = their_frequencies(rope_type, 128, 1e4, 512, length=2048, **kwargs, **betas)
+    assert_same(spectra[rope_type](int(128 * fraction), 512, 2048, factor=2.0), expected)
 
 
 ROPE_TYPES: dict[str, tuple[dict[str, Any], Spectrum]] = {
@@ -248,13 +266,13 @@ ROPE_TYPES: dict[str, tuple[dict[str, Any], Spectrum]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ROPE_TYPES)
+@pytest.mark.parametrize("rope_type", ROPE_TYPES)
 @pytest.mark.parametrize("length", [40, 100])
-def test_llama_equals_rope_with_every_rope_type(kind: str, length: int) -> None:
-    """Within the training length of 64 and past it, including the magnitude."""
-    kwargs, spectrum = ROPE_TYPES[kind]
-    original = {} if kind == "default" else {"original_max_position_embeddings": 64}
-    rotary = LlamaRotaryEmbedding(config(kind, 32, 1e4, 64, **original, **kwargs))
+def test_llama_equals_rope_with_every_rope_type(rope_type: str, length: int) -> None:
+    """Within the training length of 64 and past it; the magnitude is included."""
+    kwargs, spectrum = ROPE_TYPES[rope_type]
+    original = {} if rope_type == "default" else {"original_max_position_embeddings": 64}
+    rotary = LlamaRotaryEmbedding(config(rope_type, 32, 1e4, 64, **original, **kwargs))
     encoding = Rope(Geometry(64, 2, 1, train_length=64), spectrum=spectrum)
     x, pos = torch.zeros(1, length, 64), torch.arange(length)
     q, k = torch.randn(2, 1, 2, length, 32)

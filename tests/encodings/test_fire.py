@@ -1,4 +1,4 @@
-"""FIRE's MLP is computed piece by piece, and equals an explicit hidden layer."""
+"""FIRE's MLP is computed as a piecewise linear function, and equals an explicit hidden layer."""
 
 import pytest
 import torch
@@ -8,13 +8,13 @@ from posenc.encodings.base import Geometry
 from posenc.encodings.fire import Fire, scalar_mlp
 
 
-def explicit(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
+def explicit_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
     hidden = (w * x[..., None] + a).relu()
     return (hidden @ v.T + b).movedim(-1, 0)
 
 
 def random_mlp(units: int, dtype: torch.dtype) -> list[Tensor]:
-    """Return w, a, v and b, with all signs, a unit without a slope and one without an offset."""
+    """Return w, a, v and b, with both signs, a unit without a slope and one without an offset."""
     generator = torch.Generator().manual_seed(units)
     w, a, b = (torch.randn(size, generator=generator) for size in (units, units, 3))
     w[0], a[-1] = 0, 0
@@ -41,7 +41,7 @@ def test_pieces_equal_the_hidden_layer_in_outputs_and_gradients(
     x = (low + (high - low) * x).to(dtype).requires_grad_()
     inputs = [x, *random_mlp(units, dtype)]
     weights = torch.randn(3, *shape, generator=generator).to(dtype)
-    expected, actual = explicit(*(i.double() for i in inputs)), scalar_mlp(*inputs)
+    expected, actual = explicit_mlp(*(i.double() for i in inputs)), scalar_mlp(*inputs)
     scale = max(1.0, expected.abs().max().item())
     torch.testing.assert_close(actual.double(), expected, rtol=0, atol=tolerance * scale)
     grads = [torch.autograd.grad((out * weights).sum(), inputs) for out in (actual, expected)]
@@ -50,7 +50,9 @@ def test_pieces_equal_the_hidden_layer_in_outputs_and_gradients(
         torch.testing.assert_close(grad, exact, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # opcheck's own, in PyTorch 2.14
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute"
+)  # raised by opcheck itself in PyTorch 2.14
 def test_the_operator_meets_the_requirements_of_torch_compile() -> None:
     x = torch.linspace(0, 1, 50).view(5, 10).requires_grad_()
     torch.library.opcheck(scalar_mlp, (x, *random_mlp(8, torch.float32)))

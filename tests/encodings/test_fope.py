@@ -1,4 +1,4 @@
-"""FoPE against sums of cosines and sines, and its matrices against their initialization."""
+"""FoPE, compared with sums of cosines and sines, and the initial values of its matrices."""
 
 import math
 
@@ -50,28 +50,27 @@ def test_channels_are_multiplied_by_mixtures_of_cosines_and_sines(
 
 @pytest.mark.parametrize(("train_length", "kept"), [(128, 11), (512, 16), (1024, 18)])
 def test_frequencies_that_complete_a_rotation_are_kept(train_length: int, kept: int) -> None:
-    """The numbers of bands that HoPE keeps for a head width of 64."""
+    """FoPE keeps as many frequencies as HoPE for a head width of 64."""
     assert len(Fope(geometry(64, train_length, heads=1)).frequencies) == kept
 
 
-def test_matrices_start_at_ones_in_every_other_row_and_xavier_normal_noise() -> None:
-    heads, outputs, kept = 8, 32, 46  # of a head width of 128 and a training length of 4096
+def test_matrices_start_at_ones_in_every_other_row_plus_xavier_normal_noise() -> None:
+    heads, outputs, kept = 8, 32, 46  # for a head width of 128 and a training length of 4096
     without_noise = Fope(geometry(128, 4096, heads), gain=0).mixing[0, 0, 0]
     ones = [(2 * column, column) for column in range(kept // 2)]
     assert without_noise.nonzero().tolist() == [list(index) for index in ones]
     torch.manual_seed(4)
     mixing = Fope(geometry(128, 4096, heads), gain=0.6).mixing
     noise = (mixing - without_noise)[:, :, :, :kept, :outputs]
-    std = 0.6 * math.sqrt(
-        2 / (outputs * (kept + heads))
-    )  # of nn.init.xavier_normal_ in 3 dimensions
+    # As nn.init.xavier_normal_ computes it for a tensor of 3 dimensions.
+    std = 0.6 * math.sqrt(2 / (outputs * (kept + heads)))
     assert noise.std().item() == pytest.approx(std, rel=0.02)
     assert not mixing[:, :, :, kept:].any()
     assert not torch.equal(mixing[0, 0], mixing[0, 1])  # cosine and sine
     assert not torch.equal(mixing[0], mixing[1])  # layers
 
 
-def test_without_noise_mixed_pairs_are_ropes() -> None:
+def test_without_noise_the_mixed_pairs_equal_those_of_rope() -> None:
     encoding = Fope(geometry(8, 10_000), gain=0).double()
     cos, sin = encoding.tables(torch.arange(LENGTH))
     frequencies = torch.tensor([1.0, 0.01], dtype=torch.float64)  # every second one of 1e4^(-c/4)

@@ -1,4 +1,4 @@
-"""Each encoding against an independent implementation of its paper's formula, in float64."""
+"""Encodings, compared in float64 with independent implementations of the papers' formulas."""
 
 import cmath
 import math
@@ -51,7 +51,7 @@ def test_sinusoidal_matches_the_papers_formula(
 @pytest.mark.parametrize("width", [16, 64, 256])
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 def test_rope_rotates_complex_numbers(width: int, layout: Layout) -> None:
-    """R(m) as multiplication by exp(i m f), in Python's complex numbers."""
+    """R(m) as multiplication by exp(i m f), with Python's complex numbers."""
     encoding = Rope(geometry(width, heads=1), spectrum=geometric_with(1e4), layout=layout)
     q, k = torch.randn(2, 1, 1, 3, width, dtype=torch.float64).unbind(0)
     pos = torch.tensor([0, 5, 99_999])
@@ -72,7 +72,7 @@ def test_rope_rotates_complex_numbers(width: int, layout: Layout) -> None:
         ("half", [-1.984110649, 1.959900667, 2.462377902, 4.019799668]),
     ],
 )
-def test_rope_golden_values(layout: Layout, expected: list[float]) -> None:
+def test_rope_matches_golden_values(layout: Layout, expected: list[float]) -> None:
     encoding = Rope(geometry(4, heads=1), spectrum=geometric_with(1e4), layout=layout)
     x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64).view(1, 1, 1, 4)
     rotated, _ = encoding.rotate(x, x, x, torch.tensor([1]))
@@ -91,7 +91,7 @@ def test_alibi_slopes_are_two_geometric_series(heads: int) -> None:
     assert authors_slopes(heads) == pytest.approx(expected, rel=1e-12)
 
 
-def test_alibi_golden_slopes() -> None:
+def test_alibi_slopes_match_golden_values() -> None:
     assert authors_slopes(6) == pytest.approx([0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125])
     assert authors_slopes(12)[8:] == pytest.approx(
         [0.7071067812, 0.3535533906, 0.1767766953, 0.08838834765]
@@ -108,8 +108,8 @@ def test_alibi_bias_and_factors_match_the_slopes(heads: int, product: Product) -
     head = torch.arange(heads)[:, None, None]
     distance = (pos[:, None] - pos[None, :]).double()
     bias = encoding.bias(head, distance, pos[:, None])
-    states = torch.zeros(1, heads, 9, 8)
-    factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), states, states, pos)
+    zeros = torch.zeros(1, heads, 9, 8)
+    factors = encoding.bias_factors(torch.zeros(1, 9, heads * 8), zeros, zeros, pos)
     assert factors is not None
     multiplied = product(factors)[0]
     for h, slope in enumerate(authors_slopes(heads)):
@@ -125,7 +125,7 @@ GOLDEN_BUCKETS = {
 }  # fmt: skip
 
 
-def test_t5_golden_buckets() -> None:
+def test_t5_buckets_match_golden_values() -> None:
     actual = T5(geometry()).bucket(torch.tensor(list(GOLDEN_BUCKETS), dtype=torch.float32))
     assert actual.tolist() == list(GOLDEN_BUCKETS.values())
 
@@ -153,7 +153,7 @@ def test_t5_bias_is_a_row_of_the_table(num_buckets: int, max_distance: int) -> N
         (0.5, 0.01, [-0.004975165427, -0.0476550899, -0.3465735903, -1.198947636]),
     ],
 )
-def test_kerple_log_golden_values(r1: float, r2: float, expected: list[float]) -> None:
+def test_kerple_log_matches_golden_values(r1: float, r2: float, expected: list[float]) -> None:
     encoding = KerpleLog(geometry()).double()
     encoding.r1.data.fill_(r1)
     encoding.r2.data.fill_(r2)
@@ -166,7 +166,7 @@ def test_kerple_log_golden_values(r1: float, r2: float, expected: list[float]) -
     ("r1", "r2", "expected"),
     [(1.0, 0.5, [0, -1, -3.16227766, -10]), (0.01, 2.0, [0, -0.01, -1, -100])],
 )
-def test_kerple_power_golden_values(r1: float, r2: float, expected: list[float]) -> None:
+def test_kerple_power_matches_golden_values(r1: float, r2: float, expected: list[float]) -> None:
     encoding = KerplePower(geometry()).double()
     encoding.r1.data.fill_(r1)
     encoding.r2.data.fill_(r2)
@@ -176,12 +176,14 @@ def test_kerple_power_golden_values(r1: float, r2: float, expected: list[float])
 
 
 @pytest.mark.parametrize("make", [KerpleLog, KerplePower])
-def test_kerple_initialization_and_clamping(make: type[KerpleLog] | type[KerplePower]) -> None:
+def test_kerple_parameters_are_clamped_and_have_finite_gradients(
+    make: type[KerpleLog] | type[KerplePower],
+) -> None:
     encoding = make(geometry(heads=64, width=64))
     assert encoding.r1.max() <= 2 and encoding.r2.min() >= 0
     encoding.r1.data[0], encoding.r2.data[1] = -1.0, -1.0
-    future = torch.tensor([[-3.0, 0.0, 5.0]])
-    bias = encoding.bias(torch.arange(64)[:, None, None], future, torch.zeros(1, 1))
+    distance = torch.tensor([[-3.0, 0.0, 5.0]])
+    bias = encoding.bias(torch.arange(64)[:, None, None], distance, torch.zeros(1, 1))
     bias.sum().backward()
     assert encoding.r1[0].item() == encoding.r2[1].item() == pytest.approx(0.01)
     for parameter in encoding.parameters():
@@ -202,7 +204,7 @@ def test_kerple_initialization_and_clamping(make: type[KerpleLog] | type[KerpleP
         (128, 8, 0, [1, 10, 100], [-1.446618505, -19.34090607, -33.31891417]),
     ],
 )
-def test_sandwich_golden_values(
+def test_sandwich_matches_golden_values(
     width: int, heads: int, head: int, distances: list[int], expected: list[float]
 ) -> None:
     encoding = Sandwich(geometry(64, heads), bias_width=width)
@@ -214,8 +216,8 @@ def test_sandwich_golden_values(
 
 def test_sandwich_factors_equal_the_bias_up_to_a_constant(product: Product) -> None:
     encoding, pos = Sandwich(geometry(64, 4), bias_width=16), torch.arange(40)
-    states = torch.zeros(1, 4, 40, 16)
-    factors = encoding.bias_factors(torch.zeros(1, 40, 64), states, states, pos)
+    zeros = torch.zeros(1, 4, 40, 16)
+    factors = encoding.bias_factors(torch.zeros(1, 40, 64), zeros, zeros, pos)
     assert factors is not None
     head = torch.arange(4)[:, None, None]
     bias = encoding.bias(head, (pos[:, None] - pos[None, :]).double(), pos[:, None])
@@ -234,7 +236,7 @@ def test_sandwich_factors_equal_the_bias_up_to_a_constant(product: Product) -> N
         (4095, 4094, 0.01583915732),
     ],
 )
-def test_fire_golden_inputs_of_its_mlp(i: int, j: int, expected: float) -> None:
+def test_the_inputs_of_fires_mlp_match_golden_values(i: int, j: int, expected: float) -> None:
     encoding = Fire(geometry(64, 4)).double()
     encoding.c.data.fill_(0.1)
     actual = encoding.bias(
@@ -273,11 +275,11 @@ def test_invalid_parameters_of_biases_are_rejected(
 
 
 def test_trainable_slopes_start_at_the_fixed_ones() -> None:
-    fixed, trained = Alibi(geometry()), Alibi(geometry(), trainable=True)
+    fixed, trainable = Alibi(geometry()), Alibi(geometry(), trainable=True)
     head, distance = torch.arange(4)[:, None, None], torch.arange(9.0)[None]
-    assert not list(fixed.parameters()) and len(list(trained.parameters())) == 1
+    assert not list(fixed.parameters()) and len(list(trainable.parameters())) == 1
     torch.testing.assert_close(
-        trained.bias(head, distance, distance), fixed.bias(head, distance, distance)
+        trainable.bias(head, distance, distance), fixed.bias(head, distance, distance)
     )
 
 

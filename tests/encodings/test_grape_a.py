@@ -1,4 +1,4 @@
-"""GRAPE-A and GRAPE-AP against their formulas, pair by pair."""
+"""GRAPE-A and GRAPE-AP, compared with their formulas pair by pair."""
 
 import math
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_slopes_are_multiplied_by_gates(gate: Gate, heads: int, initial_rate: fl
     pos = torch.arange(KEYS) * 3
     bias = last_rows(encoding, x, q, k, pos)
 
-    def rate(vectors: Tensor | None, state: Tensor, head: int) -> float:
+    def gate_value(vectors: Tensor | None, state: Tensor, head: int) -> float:
         if vectors is None:
             return 0.0
         u = vectors[LAYER, head].detach()
@@ -67,7 +67,7 @@ def test_slopes_are_multiplied_by_gates(gate: Gate, heads: int, initial_rate: fl
 
     for h, i, j in [(h, i, j) for h in range(heads) for i, j in ((12, 0), (10, 10), (9, 8))]:
         omega = authors_slopes(heads)[h] * softplus(encoding.rate[LAYER, h].item())
-        gates = rate(encoding.query, q[1, h, i], h) + rate(encoding.key, k[1, h, j], h)
+        gates = gate_value(encoding.query, q[1, h, i], h) + gate_value(encoding.key, k[1, h, j], h)
         expected = -3 * (i - j) * omega * gates
         assert bias[1, h, i - KEYS, j].item() == pytest.approx(expected, abs=1e-12)
 

@@ -1,4 +1,4 @@
-"""Contextual GRAPE-M against rotations of complex numbers, token by token."""
+"""Contextual GRAPE-M, compared with rotations of complex numbers token by token."""
 
 import cmath
 import math
@@ -17,7 +17,7 @@ LAYER, LENGTH = 1, 21
 GEOMETRY = Geometry(width=12, heads=2, layers=2, train_length=7)
 
 
-def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def random_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(9)
     q, k = torch.randn(2, 2, 2, LENGTH, 6, generator=generator, dtype=torch.float64).unbind(0)
     return torch.randn(2, LENGTH, 12, generator=generator, dtype=torch.float64), q, k
@@ -32,7 +32,7 @@ def test_pairs_rotate_by_the_sum_of_the_steps_before_a_token(
     encoding = GrapeM(GEOMETRY, gate=gate, initial_rate=0.3, layout=layout).double()
     for parameter in encoding.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, dtype=torch.float64)
-    x, q, k = inputs()
+    x, q, k = random_inputs()
     with torch.no_grad():
         rotated = encoding.at_layer(LAYER).rotate(x, q, k, torch.arange(LENGTH) + 1000)
     phase = 0.0
@@ -52,14 +52,16 @@ def test_pairs_rotate_by_the_sum_of_the_steps_before_a_token(
 def test_constant_steps_of_1_give_rope() -> None:
     encoding = GrapeM(GEOMETRY, initial_rate=1.0, base=77.0).double()
     encoding.weight.data.zero_()
-    x, q, k = inputs()
+    x, q, k = random_inputs()
     pos = torch.arange(LENGTH)
     expected = Rope(GEOMETRY, spectrum=partial(geometric, base=77.0)).rotate(x, q, k, pos)
     torch.testing.assert_close(encoding.rotate(x, q, k, pos), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("gate", "expected"), [("softplus", 1e-3), ("sigmoid", 0.3937)])
-def test_golden_initial_steps(gate: Literal["softplus", "sigmoid"], expected: float) -> None:
+def test_initial_steps_match_golden_values(
+    gate: Literal["softplus", "sigmoid"], expected: float
+) -> None:
     encoding = GrapeM(GEOMETRY, gate=gate).double()
     steps = encoding.phases(torch.zeros(1, 4, 12, dtype=torch.float64)).diff()
     assert steps.flatten().tolist() == pytest.approx([expected] * 3, rel=1e-4)

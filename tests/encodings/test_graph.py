@@ -1,4 +1,4 @@
-"""Encodings of graphs against exact fractions, counted walks and closed forms for paths."""
+"""Encodings of graphs, compared with exact fractions, counted walks and closed forms."""
 
 import math
 from fractions import Fraction
@@ -17,9 +17,11 @@ def geometry(width: int = 24, heads: int = 4) -> Geometry:
     return Geometry(width=width, heads=heads, layers=1, train_length=32)
 
 
-def graphs(batch: int, nodes: int, chance: float, seed: int) -> Tensor:
+def graphs(batch: int, nodes: int, probability: float, seed: int) -> Tensor:
     """Return undirected graphs [B, T, T] without loops; the last node has no edges."""
-    edges = torch.rand(batch, nodes, nodes, generator=torch.Generator().manual_seed(seed)) < chance
+    edges = (
+        torch.rand(batch, nodes, nodes, generator=torch.Generator().manual_seed(seed)) < probability
+    )
     edges = edges.triu(1)
     edges[:, -1] = edges[:, :, -1] = False
     return (edges | edges.mT).to(torch.float32)
@@ -65,7 +67,7 @@ def test_return_probabilities_match_exact_fractions(
             assert rows[node] == pytest.approx(exact, rel=1e-12, abs=1e-15)
 
 
-def test_return_probabilities_of_weighted_edges() -> None:
+def test_return_probabilities_of_weighted_edges_match_exact_fractions() -> None:
     graph = torch.tensor([[[0, 0.25, 0], [0.25, 0, 0.5], [0, 0.5, 0]]])
     expected = [exact_return_probabilities(graph[0].tolist(), node, 4) for node in range(3)]
     actual = return_probabilities(graph, 4)[0].tolist()
@@ -73,7 +75,7 @@ def test_return_probabilities_of_weighted_edges() -> None:
         assert row == pytest.approx([float(mass) for mass in exact], rel=1e-12)
 
 
-def test_return_probabilities_of_known_graphs() -> None:
+def test_return_probabilities_of_known_graphs_match_closed_forms() -> None:
     complete = torch.ones(1, 5, 5) - torch.eye(5)  # after k steps: (1 + 4 (-1/4)^k) / 5
     expected = [(1 + 4 * (-0.25) ** k) / 5 for k in range(1, 7)]
     assert return_probabilities(complete, 6)[0, 2].tolist() == pytest.approx(expected, abs=1e-15)
@@ -84,7 +86,7 @@ def test_return_probabilities_of_known_graphs() -> None:
 
 
 def folded_return_probability(length: int, node: int, step: int) -> float:
-    """Return the probability on a path from a walk on the integers, folded at both ends."""
+    """Compute the return probability on a path by folding a walk on the integers at both ends."""
     if length == 1:
         return 0.0
     period = 2 * (length - 1)
@@ -123,15 +125,15 @@ def test_a_long_sequence_differs_only_at_its_ends() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 50])
-def test_degrees_of_graphs_and_of_a_sequence(length: int) -> None:
+def test_degrees_count_the_edges_of_graphs_and_of_a_sequence(length: int) -> None:
     graph = graphs(3, 8, 0.4, seed=length)
     actual = degrees(graph)
     assert actual.shape == (3, 8, 1) and actual.dtype == torch.float64
     for edges, row in zip(graph.tolist(), actual.tolist(), strict=True):
         assert [r[0] for r in row] == [sum(1 for edge in node if edge) for node in edges]
-    text = Degree(geometry()).positions(length, CPU)
-    assert text.dtype == torch.float64
-    assert torch.equal(text, degrees(path(length)))
+    sequence = Degree(geometry()).positions(length, CPU)
+    assert sequence.dtype == torch.float64
+    assert torch.equal(sequence, degrees(path(length)))
 
 
 @pytest.mark.parametrize(
@@ -152,8 +154,8 @@ def test_random_walk_adds_a_linear_map(width: int, heads: int, walk_length: int)
     ours = torch.autograd.grad((out * grad_out).sum(), [weight, bias])
     oracle = torch.autograd.grad((expected * grad_out).sum(), [weight, bias])
     torch.testing.assert_close(ours, oracle, rtol=1e-11, atol=1e-12)
-    single = encoding.float().embed(x.float(), pos)
-    torch.testing.assert_close(single.double(), expected, rtol=1e-5, atol=1e-5)
+    in_float32 = encoding.float().embed(x.float(), pos)
+    torch.testing.assert_close(in_float32.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -176,14 +178,14 @@ def test_degree_adds_a_row_of_the_table(width: int, heads: int, num_degrees: int
 
 
 def test_a_larger_table_distinguishes_higher_degrees() -> None:
-    star = torch.zeros(1, 7, 7)  # degrees 6, 4 and 2 or 1
-    star[0, 0, 1:] = star[0, 1:, 0] = 1
-    star[0, 1, 2:5] = star[0, 2:5, 1] = 1
+    graph = torch.zeros(1, 7, 7)  # degrees 6, 4 and 2 or 1
+    graph[0, 0, 1:] = graph[0, 1:, 0] = 1
+    graph[0, 1, 2:5] = graph[0, 2:5, 1] = 1
     x = torch.zeros(1, 7, 24)
     small, large = Degree(geometry(), num_degrees=5), Degree(geometry(), num_degrees=7)
-    six, four = small.embed(x, degrees(star))[0, :2]
+    six, four = small.embed(x, degrees(graph))[0, :2]
     assert torch.equal(six, four)
-    six, four = large.embed(x, degrees(star))[0, :2]
+    six, four = large.embed(x, degrees(graph))[0, :2]
     assert not torch.allclose(six, four)
 
 

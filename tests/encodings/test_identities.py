@@ -84,7 +84,7 @@ def build(config: DictConfig, *, causal: bool) -> Decoder:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_without_positions_equals_pytorchs(causal: bool, configured: Configured) -> None:
-    """nn.MultiheadAttention with the weights of a block, on the sentence's embeddings."""
+    """nn.MultiheadAttention gets the weights of a block and the embeddings of the sentence."""
     model = build(configured("encoding=nope"), causal=causal)
     attention = model.blocks[0].attention
     assert isinstance(attention, Attention)
@@ -173,8 +173,8 @@ def test_inner_products_depend_only_on_the_difference(spectrum: Spectrum, layout
             torch.testing.assert_close(products.tolist(), expected, rtol=0, atol=1e-9)
 
 
-def test_a_diagonal_matrix_between_embeddings_adds_a_term_in_the_sum() -> None:
-    """p_m^T H p_n = 1/2 sum (a + b) cos (m-n) f + (b - a) cos (m+n) f; a: sines, b: cosines."""
+def test_a_diagonal_matrix_between_embeddings_adds_a_term_in_the_sum_of_positions() -> None:
+    """p_m^T H p_n = 1/2 sum (a + b) cos (m-n) f + (b - a) cos (m+n) f; sines a, cosines b."""
     h, f = randn(16), frequencies(geometric, 16)
     a, b = h[0::2], h[1::2]
     for m, n in [(0, 0), (5, 2), (100, 7), (31, 90)]:
@@ -185,20 +185,20 @@ def test_a_diagonal_matrix_between_embeddings_adds_a_term_in_the_sum() -> None:
 
 @pytest.mark.parametrize("base", [1e3, 1e4])
 def test_inner_products_decay(base: float) -> None:
-    """Decade by decade, and as 1 - (ln lag + gamma) / ln base for lags below the base."""
+    """They decay by decade, and as 1 - (ln lag + gamma) / ln base for lags below the base."""
     actual = similarity(partial(geometric, base=base), 768, torch.arange(10_000))
-    decades = [actual[10**n : 10 ** (n + 1)].abs().mean().item() for n in range(4)]
-    assert all(later < 0.75 * earlier for earlier, later in pairwise(decades))
-    assert decades[-1] < 0.05
+    decade_means = [actual[10**n : 10 ** (n + 1)].abs().mean().item() for n in range(4)]
+    assert all(later < 0.75 * earlier for earlier, later in pairwise(decade_means))
+    assert decade_means[-1] < 0.05
     lags = torch.tensor([10, 30, 100, 300]) * base / 1e4
     gamma = 0.5772156649015329
     expected = 1 - (lags.double().log() + gamma) / math.log(base)
-    wide = similarity(partial(geometric, base=base), 8192, lags)
-    torch.testing.assert_close(wide, expected, rtol=0, atol=0.05)
+    actual = similarity(partial(geometric, base=base), 8192, lags)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0.05)
 
 
 def test_inner_products_of_linear_frequencies_soon_cross_zero() -> None:
-    """theta_t = t, t from 0 to 1: sin(lag) / lag."""
+    """For theta_t = t with t from 0 to 1, the inner product is sin(lag) / lag."""
     lags = torch.arange(1, 300)
     actual = similarity(LINEAR, 8192, lags)
     torch.testing.assert_close(actual, (lags.double().sin() / lags), rtol=0, atol=1e-3)
@@ -214,7 +214,7 @@ def test_inner_products_of_higher_powers_stay_positive_for_1000_tokens(exponent:
 def test_inner_products_of_geometric_frequencies_cross_zero_at_0_6165_of_the_base(
     base: float, first: int
 ) -> None:
-    """At lag x: (Ci(x) - Ci(x / base)) / ln base, and Ci changes sign at 0.6165.
+    """At lag x, they are (Ci(x) - Ci(x / base)) / ln base, and Ci changes sign at 0.6165.
 
     So linear frequencies are not the only ones whose inner products cross zero.
     """
@@ -228,10 +228,10 @@ def test_powers_decay_faster_nearby_and_geometric_frequencies_far_away(
     exponent: float, base: float
 ) -> None:
     lags = torch.tensor([0, 10, 100, 1000])
-    powers = similarity(partial(power, exponent=exponent), 768, lags).diff()
-    exponentials = similarity(partial(geometric, base=base), 768, lags).diff()
-    assert powers[0] < exponentials[0]
-    assert powers[2] > exponentials[2]
+    power_steps = similarity(partial(power, exponent=exponent), 768, lags).diff()
+    geometric_steps = similarity(partial(geometric, base=base), 768, lags).diff()
+    assert power_steps[0] < geometric_steps[0]
+    assert power_steps[2] > geometric_steps[2]
 
 
 def test_a_sum_of_evenly_spaced_frequencies_is_periodic() -> None:
@@ -279,7 +279,7 @@ def test_a_rotation_maps_p_m_to_p_m_plus_k(k: int, width: int, base: float, layo
 def test_the_lowest_frequency_repeats_after_its_wavelength(
     spectrum: Spectrum, width: int, wavelength: float
 ) -> None:
-    """Within a wavelength, no positions are closer in its channels than neighbors; later, some are.
+    """Within a wavelength, no two positions are closer than neighbors; later, some are.
 
     The wavelength is 2 pi base^((d-2)/d), which approaches 2 pi base as d grows and equals it for
     exponents i/(d/2-1).
@@ -287,11 +287,11 @@ def test_the_lowest_frequency_repeats_after_its_wavelength(
     pos = torch.arange(2 * int(wavelength))
     slowest = embeddings(pos, 2, "interleaved", lambda *_: (frequencies(spectrum, width)[-1:], 1.0))
     angle = torch.atan2(slowest[:, 0], slowest[:, 1]).remainder(2 * math.pi)
-    before = int(wavelength) + 1
-    assert (angle[:before].diff() > 0).all()
-    assert angle[before] < angle[before - 1]
+    repeat = int(wavelength) + 1
+    assert (angle[:repeat].diff() > 0).all()
+    assert angle[repeat] < angle[repeat - 1]
     distance = (slowest - slowest[0]).norm(dim=-1)
-    assert (distance[2 : before - 1] > distance[1]).all()
+    assert (distance[2 : repeat - 1] > distance[1]).all()
     assert distance[round(wavelength)] < distance[1]
 
 
@@ -310,7 +310,7 @@ def test_embeddings_with_a_small_base_nearly_repeat() -> None:
 
 
 def test_whole_wavelengths_repeat_exactly() -> None:
-    """Resonance at d=8, base 10: 6, 11, 20 and 35 tokens, whose least common multiple is 4620."""
+    """Resonance at d=8 and base 10: wavelengths of 6, 11, 20 and 35 tokens, whose lcm is 4620."""
     spectrum = partial(resonance, base=10.0)
     period = math.lcm(6, 11, 20, 35)
     pos = torch.arange(200)
@@ -352,8 +352,8 @@ def test_ropes_closed_form_is_the_block_diagonal_matrix(width: int, base: float)
     spectrum = partial(geometric, base=base)
     order = [i + half * width // 2 for i in range(width // 2) for half in (0, 1)]
     to_pairs = torch.eye(width).double()[order]  # interleaved from half
-    neighbors = Rope(geometry(width), spectrum=spectrum, layout="interleaved")
-    halves = Rope(geometry(width), spectrum=spectrum, layout="half")
+    interleaved_rope = Rope(geometry(width), spectrum=spectrum, layout="interleaved")
+    half_rope = Rope(geometry(width), spectrum=spectrum, layout="half")
     for row, m in enumerate(pos.tolist()):
         angles = m * base ** (-2 * torch.arange(width // 2).double() / width)
         blocks = [
@@ -363,34 +363,34 @@ def test_ropes_closed_form_is_the_block_diagonal_matrix(width: int, base: float)
         matrix = torch.block_diag(*blocks)
         vector = x[0, 0, row]
         swapped = torch.stack([-vector[1::2], vector[0::2]], dim=-1).flatten()
-        closed = vector * angles.cos().repeat_interleave(2)
-        closed = closed + swapped * angles.sin().repeat_interleave(2)
-        torch.testing.assert_close(closed, matrix @ vector, rtol=0, atol=1e-12)
-        actual = neighbors.rotate(x, x, x, pos)[0][0, 0, row]
+        closed_form = vector * angles.cos().repeat_interleave(2)
+        closed_form = closed_form + swapped * angles.sin().repeat_interleave(2)
+        torch.testing.assert_close(closed_form, matrix @ vector, rtol=0, atol=1e-12)
+        actual = interleaved_rope.rotate(x, x, x, pos)[0][0, 0, row]
         torch.testing.assert_close(actual, matrix @ vector, rtol=0, atol=1e-9)
-        actual = halves.rotate(x, x, x, pos)[1][0, 0, row]
+        actual = half_rope.rotate(x, x, x, pos)[1][0, 0, row]
         expected = to_pairs.T @ matrix @ to_pairs @ vector
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-9)
-        actual = neighbors.rotate(x, x, x, -pos)[0][0, 0, row]
+        actual = interleaved_rope.rotate(x, x, x, -pos)[0][0, 0, row]
         torch.testing.assert_close(actual, matrix.T @ vector, rtol=0, atol=1e-9)
 
 
 def test_p_rope_is_rope_at_one_and_nope_at_zero(configured: Configured) -> None:
-    """For both ends of the spectrum; in between, it is neither."""
+    """This holds for the highest and for the lowest frequencies; in between, it is neither."""
     model = build(configured("encoding=rope"), causal=True)
-    none = build(configured("encoding=nope"), causal=True)(SENTENCE)
+    nope = build(configured("encoding=nope"), causal=True)(SENTENCE)
     for layout in LAYOUTS:
 
         def logits(spectrum: Spectrum, layout: Layout = layout) -> Tensor:
             model.encoding = Rope(model.encoding.geometry, spectrum=spectrum, layout=layout)
             return model(SENTENCE)
 
-        for kept in (p_rope, p_rope_reversed):
-            assert torch.equal(logits(partial(kept, fraction=1.0)), logits(geometric))
-            assert torch.equal(logits(partial(kept, fraction=0.0)), none)
-            half = logits(partial(kept, fraction=0.5))
+        for make_spectrum in (p_rope, p_rope_reversed):
+            assert torch.equal(logits(partial(make_spectrum, fraction=1.0)), logits(geometric))
+            assert torch.equal(logits(partial(make_spectrum, fraction=0.0)), nope)
+            half = logits(partial(make_spectrum, fraction=0.5))
             assert (half - logits(geometric)).abs().max() > 1e-6
-            assert (half - none).abs().max() > 1e-6
+            assert (half - nope).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("width", [16, 64, 128, 256])
@@ -419,7 +419,7 @@ def test_ntk_divides_the_lowest_frequency_by_s_and_keeps_the_highest(
 def test_llama3_is_ntk_by_parts_from_one_to_four_rotations(
     width: int, base: float, length: int, factor: float
 ) -> None:
-    """Meta's rule in terms of wavelengths, frequency by frequency."""
+    """Compare each frequency with Meta's rule, which is in terms of wavelengths."""
     actual, magnitude = ntk_by_parts(
         width, length, length, base=base, factor=factor, beta_slow=1.0, beta_fast=4.0
     )
@@ -438,16 +438,16 @@ def test_llama3_is_ntk_by_parts_from_one_to_four_rotations(
 
 
 @pytest.mark.parametrize(
-    ("width", "length", "factor", "largest", "band"),
+    ("width", "length", "factor", "largest", "pair"),
     [(64, 512, 4.0, 1.7707, 10), (128, 4096, 16.0, 3.041, 38)],
 )
-def test_the_largest_difference_between_yarns_code_and_paper(
-    width: int, length: int, factor: float, largest: float, band: int
+def test_yarns_code_and_paper_differ_most_at_a_known_pair(
+    width: int, length: int, factor: float, largest: float, pair: int
 ) -> None:
     code_form = yarn(width, length, length, factor=factor)
     paper_form = yarn_paper(width, length, length, factor=factor)
     ratio = code_form[0] / paper_form[0]
-    assert ratio.argmax() == band
+    assert ratio.argmax() == pair
     assert ratio.max().item() == pytest.approx(largest, rel=2e-4)
     assert ratio[[0, -1]].tolist() == pytest.approx([1, 1], rel=1e-12)
     assert code_form[1] == paper_form[1] == pytest.approx(0.1 * math.log(factor) + 1, rel=1e-12)
@@ -489,7 +489,9 @@ def embedding_of(encoding: Encoding, pos: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("digits", "width"), [(1, 4), (5, 5), (8, 64), (10, 12)])
-def test_binary_positions_repeat_after_two_to_the_digits(digits: int, width: int) -> None:
+def test_binary_positions_repeat_after_2_to_the_power_of_the_digits(
+    digits: int, width: int
+) -> None:
     encoding, period = Binary(geometry(width), digits=digits), 2**digits
     embedded = embedding_of(encoding, torch.arange(3 * period))
     assert len(embedded[:period].unique(dim=0)) == period

@@ -1,4 +1,4 @@
-"""Inkling's relative bias and temperature against loops over tokens, and against transformers."""
+"""Inkling's relative bias and temperature, compared with loops over tokens and transformers."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ def build(**parameters: Any) -> Inkling:
     return encoding
 
 
-def inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def random_inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(4)
     q, k, v = torch.randn(3, 2, 3, LENGTH, 4, generator=generator, dtype=dtype).unbind(0)
     return torch.randn(2, LENGTH, 12, generator=generator, dtype=dtype), q, k, v
@@ -36,11 +36,11 @@ def inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, 
 def test_attention_equals_a_loop_over_tokens(
     layer: int, kernel: str, parameters: dict[str, Any]
 ) -> None:
-    encoding, (x, q, k, v) = build(**parameters), inputs()
+    encoding, (x, q, k, v) = build(**parameters), random_inputs()
     pos = torch.arange(LENGTH)
-    active = encoding.at_layer(layer)
-    out = get_kernel(kernel)(active, x, *active.rotate(x, q, k, pos), v, pos)
-    assert active.window() == (7 if layer == LOCAL else None)
+    layer_encoding = encoding.at_layer(layer)
+    out = get_kernel(kernel)(layer_encoding, x, *layer_encoding.rotate(x, q, k, pos), v, pos)
+    assert layer_encoding.window() == (7 if layer == LOCAL else None)
     extent, first_key = (7, lambda i: max(0, i - 6)) if layer == LOCAL else (13, lambda i: 0)
     n0, alpha = parameters.get("n_floor", 17), parameters.get("alpha", 0.1)
     for h in range(3):
@@ -60,8 +60,8 @@ def test_attention_equals_a_loop_over_tokens(
 
 
 @pytest.mark.parametrize("rows", [LENGTH, 9])
-def test_the_bias_equals_transformers(rows: int) -> None:
-    encoding, (x, q, k, _) = build(alpha=0.0).float(), inputs(torch.float32)
+def test_the_bias_equals_that_of_transformers(rows: int) -> None:
+    encoding, (x, q, k, _) = build(alpha=0.0).float(), random_inputs(torch.float32)
     theirs = InklingRelativeLogits(d_rel=5, rel_extent=13)
     theirs.proj.data = encoding.curves[GLOBAL].data
     pos = torch.arange(LENGTH)
@@ -74,7 +74,7 @@ def test_the_bias_equals_transformers(rows: int) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
-def test_golden_temperatures() -> None:
+def test_temperatures_match_golden_values() -> None:
     encoding = Inkling(GEOMETRY, n_floor=512).at_layer(LAST)
     tau = encoding.temperature(torch.tensor([511, 1023, 8191])).tolist()
     assert tau == pytest.approx([1, 1.0693147181, 1.2772588722], rel=1e-9)
@@ -107,6 +107,6 @@ def test_invalid_parameters_are_rejected(parameters: dict[str, Any], message: st
 
 
 def test_coordinates_are_rejected() -> None:
-    x, q, k, _ = inputs()
+    x, q, k, _ = random_inputs()
     with pytest.raises(ValueError, match="inkling takes one position per token"):
         build().rotate(x, q, k, torch.zeros(2, LENGTH, 2))

@@ -1,4 +1,4 @@
-"""Integers, scaled integers and binary digits against Python's strings and fractions."""
+"""Integers, scaled integers and binary digits, compared with Python's strings and fractions."""
 
 from fractions import Fraction
 from typing import Literal
@@ -42,7 +42,7 @@ def test_scaled_integers_go_from_0_to_1(length: int) -> None:
         assert actual[m].tolist() == pytest.approx([float(expected)] * 12, abs=1e-15)
 
 
-def test_scaled_integers_of_three_and_four_tokens() -> None:
+def test_scaled_integers_of_three_and_four_tokens_match_golden_values() -> None:
     encoding = ScaledIntegers(geometry())
     assert embedding(encoding, torch.arange(3))[:, 0].tolist() == [0, 0.5, 1]
     four = embedding(encoding, torch.arange(4), torch.float32)[:, 5].tolist()
@@ -67,7 +67,7 @@ def test_binary_digits_match_pythons_format(width: int, digits: int | None) -> N
         assert actual[row].tolist() == expected
 
 
-def test_binary_digits_of_252() -> None:
+def test_binary_digits_of_252_are_11111100() -> None:
     actual = embedding(Binary(geometry(16), digits=8), torch.tensor([252]))[0]
     assert actual.view(8, 2)[:, 0].flip(0).tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
     assert torch.equal(actual.view(8, 2)[:, 0], actual.view(8, 2)[:, 1])

@@ -1,4 +1,4 @@
-"""K-CABLE against its formula, and against CABLE's golden values."""
+"""K-CABLE, compared with its formula and with CABLE's golden values."""
 
 import math
 from collections.abc import Callable
@@ -39,8 +39,8 @@ def test_the_bias_is_minus_the_logarithm_of_1_plus_the_squared_penalty(weighted:
         assert bias[1, h, i - 19, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_golden_values_of_cable() -> None:
-    """The pre-activations 0.3, -1.2, 2.0, 0.5, -0.1 and a weight of ln 2."""
+def test_the_bias_matches_the_golden_values_of_cable() -> None:
+    """The pre-activations are 0.3, -1.2, 2.0, 0.5 and -0.1, and the weight is ln 2."""
     encoding = KCable(GEOMETRY).double()
     assert encoding.cable.weights is not None
     encoding.cable.weights.data.zero_()

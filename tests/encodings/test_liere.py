@@ -1,4 +1,4 @@
-"""LieRE and ComRoPE against matrix exponentials of SciPy, block by block."""
+"""LieRE and ComRoPE, compared with SciPy's matrix exponentials block by block."""
 
 import math
 from collections.abc import Callable
@@ -35,9 +35,9 @@ def inputs(width: int, axes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def liere_generators(encoding: LieRE, size: int) -> Generators:
     def generators(layer: int, head: int) -> list[list[np.ndarray]]:
         axes = []
-        for entries_of_blocks in encoding.upper[layer, :, head].tolist():
+        for block_entries in encoding.upper[layer, :, head].tolist():
             blocks = []
-            for entries in entries_of_blocks:
+            for entries in block_entries:
                 upper = np.zeros((size, size))
                 upper[np.triu_indices(size, 1)] = entries
                 blocks.append(upper - upper.T)
@@ -61,15 +61,15 @@ def comrope_generators(encoding: ComRope, form: str) -> Generators:
     return generators
 
 
-def check_rotation(
+def assert_rotated_by_exponentials(
     encoding: Encoding, generators: Generators, width: int, axes: int, extent: float
 ) -> None:
     x, q, k, pos = inputs(width, axes)
-    text = torch.arange(LENGTH) + 5
-    for points in (pos, text):
+    text_pos = torch.arange(LENGTH) + 5
+    for points in (pos, text_pos):
         with torch.no_grad():
             rotated = encoding.at_layer(LAYER).rotate(x, q, k, points)
-            single = encoding.at_layer(LAYER).rotate(x, q.float(), k.float(), points)
+            in_float32 = encoding.at_layer(LAYER).rotate(x, q.float(), k.float(), points)
         for h in range(HEADS):
             blocks_of_axes = generators(LAYER, h)
             for t in range(LENGTH):
@@ -79,11 +79,13 @@ def check_rotation(
                     for blocks in zip(*blocks_of_axes, strict=True)
                 ]
                 rotation = block_diag(*(expm(exponent) for exponent in exponents))
-                for before, after, rounded in zip((q, k), rotated, single, strict=True):
+                for before, after, after_float32 in zip((q, k), rotated, in_float32, strict=True):
                     vector = before[1, h, t].numpy().copy()
                     vector[: len(rotation)] = rotation @ vector[: len(rotation)]
                     np.testing.assert_allclose(after[1, h, t].numpy(), vector, rtol=0, atol=1e-10)
-                    np.testing.assert_allclose(rounded[1, h, t].numpy(), vector, rtol=0, atol=5e-6)
+                    np.testing.assert_allclose(
+                        after_float32[1, h, t].numpy(), vector, rtol=0, atol=5e-6
+                    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_liere_rotates_blocks_by_exponentials(
 ) -> None:
     encoding = build(LieRE, width, axes=axes, block_size=size, extent=extent)
     generators = liere_generators(encoding, size)
-    check_rotation(encoding, generators, width, axes, extent or TRAIN_LENGTH)
+    assert_rotated_by_exponentials(encoding, generators, width, axes, extent or TRAIN_LENGTH)
 
 
 @pytest.mark.parametrize("form", ["ld", "ap"])
@@ -108,12 +110,12 @@ def test_comrope_rotates_blocks_by_exponentials(
 ) -> None:
     encoding = build(ComRope, width, form=form, axes=axes, block_size=size, extent=extent)
     generators = comrope_generators(encoding, form)
-    check_rotation(encoding, generators, width, axes, extent or TRAIN_LENGTH)
+    assert_rotated_by_exponentials(encoding, generators, width, axes, extent or TRAIN_LENGTH)
 
 
 @pytest.mark.parametrize("form", ["ld", "ap"])
 def test_only_the_matrices_of_comrope_commute(form: str) -> None:
-    """Scores of comrope depend on differences of coordinates, those of liere do not."""
+    """Scores of ComRoPE depend only on differences of coordinates; those of LieRE do not."""
     x, q, k, pos = inputs(8, 2)
     shift = torch.tensor([3.0, -1.5])
 

@@ -1,4 +1,4 @@
-"""M-RoPE against the rotary embeddings of Qwen2-VL and Qwen3-VL in transformers."""
+"""M-RoPE, compared with the rotary embeddings of Qwen2-VL and Qwen3-VL in transformers."""
 
 from typing import Any
 
@@ -41,7 +41,9 @@ def inputs(width: int, axes: int = 3) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         (6, [1, 1, 1], True),
     ],
 )
-def test_sections_equal_transformers(width: int, sections: list[int], interleave: bool) -> None:
+def test_sections_equal_those_of_transformers(
+    width: int, sections: list[int], interleave: bool
+) -> None:
     rope_parameters = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": sections}
     options: Any = {
         "hidden_size": 2 * width,
@@ -56,7 +58,9 @@ def test_sections_equal_transformers(width: int, sections: list[int], interleave
     actual = rope(width, sections, interleave=interleave).rotate(x, q, k, pos)
     expected = rotate(q, k, cos, sin)
     for ours, other in zip(actual, expected, strict=True):
-        torch.testing.assert_close(ours, other.double(), rtol=0, atol=1e-4)  # float32 angles
+        torch.testing.assert_close(
+            ours, other.double(), rtol=0, atol=1e-4
+        )  # theirs has float32 angles
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"layout": "interleaved", "rotary_fraction": 0.5}])

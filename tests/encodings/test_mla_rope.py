@@ -1,4 +1,4 @@
-"""Decoupled RoPE against scores computed pair by pair with complex numbers."""
+"""Decoupled RoPE, compared with scores computed pair by pair with complex numbers."""
 
 import cmath
 import math

@@ -1,4 +1,4 @@
-"""Partial key offset against its definition, token by token and channel by channel."""
+"""Partial key offset, compared with its definition by token and by channel."""
 
 import cmath
 from functools import partial
@@ -35,12 +35,12 @@ def test_half_of_the_channels_rotate_and_the_others_are_those_of_the_previous_to
     for name, before, after in zip("qk", (q, k), encoding.rotate(x, q, k, pos), strict=True):
         for i in range(width // 2):
             a, b = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + width // 2)
-            kept = width // 4
+            num_rotating = width // 4
             for t in range(LENGTH):
                 source = t
                 angle = 0.0
-                if i < kept:
-                    angle = (t + 5) * base ** -(i / (kept - 1) if kept > 1 else 0.0)
+                if i < num_rotating:
+                    angle = (t + 5) * base ** -(i / (num_rotating - 1) if num_rotating > 1 else 0.0)
                 elif name == "k":
                     source = max(t - 1, 0)
                 pair = before[0, 1, source, a].item(), before[0, 1, source, b].item()
@@ -48,8 +48,8 @@ def test_half_of_the_channels_rotate_and_the_others_are_those_of_the_previous_to
                 assert actual == pytest.approx(rotate_pair(pair, angle), abs=1e-12)
 
 
-def test_golden_values_of_the_published_channels() -> None:
-    """With heads of 128 channels, the stationary ones are 32-64 and 96-128."""
+def test_the_stationary_channels_are_the_published_ones() -> None:
+    """With heads of 128 channels, 32 to 63 and 96 to 127 are stationary."""
     encoding = PartialKeyOffset(geometry(128), spectrum=half_truncated)
     stationary = encoding.stationary_channels(1, 9, torch.device("cpu"))
     expected = [32 <= c < 64 or c >= 96 for c in range(128)]

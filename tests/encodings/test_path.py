@@ -1,4 +1,4 @@
-"""PaTH against products of matrices, and against its authors' reference."""
+"""PaTH, compared with products of matrices and with its authors' reference."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -21,8 +21,8 @@ LAYER = 1
 
 def build(forget_gate: bool = False, heads: int = 2, width: int = 6, conv_width: int = 3) -> Path:
     torch.manual_seed(6)
-    shape = Geometry(width=heads * width, heads=heads, layers=2, train_length=9)
-    encoding = Path(shape, rank=4, conv_width=conv_width, forget_gate=forget_gate).double()
+    geometry = Geometry(width=heads * width, heads=heads, layers=2, train_length=9)
+    encoding = Path(geometry, rank=4, conv_width=conv_width, forget_gate=forget_gate).double()
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter)
     return encoding
@@ -30,15 +30,15 @@ def build(forget_gate: bool = False, heads: int = 2, width: int = 6, conv_width:
 
 def inputs(encoding: Path, length: int, batch: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(length)
-    shape = encoding.geometry
-    x = torch.randn(batch, length, shape.width, generator=generator, dtype=torch.float64)
-    size = (2, batch, shape.heads, length, shape.head_width)
+    geometry = encoding.geometry
+    x = torch.randn(batch, length, geometry.width, generator=generator, dtype=torch.float64)
+    size = (2, batch, geometry.heads, length, geometry.head_width)
     q, k = torch.randn(size, generator=generator, dtype=torch.float64).unbind(0)
     return x, q, k
 
 
-def test_golden_value() -> None:
-    """In two dimensions; the reversed order of the two transformations would give -0.25."""
+def test_scores_match_golden_values() -> None:
+    """In two dimensions; in reversed order, the two transformations would give -0.25."""
     diagonal = 0.5**0.5
     w = torch.tensor([[9, 9], [1, 0], [diagonal, diagonal]], dtype=torch.float64)[None, None]
     beta = torch.tensor([[7], [1], [1.5]], dtype=torch.float64)
@@ -54,8 +54,8 @@ def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool
     x, q, k = inputs(encoding, length)
     layer, pos = encoding.at_layer(LAYER), torch.arange(length)
     bias = layer.content_bias(x, q, k, pos[:, None] - pos, pos[:, None])
-    states = (encoding.up[LAYER] @ encoding.down[LAYER] @ x[0].T)[None]
-    convolved = conv1d(pad(states, (2, 0)), encoding.kernel[LAYER][:, None], groups=12)[0]
+    projected = (encoding.up[LAYER] @ encoding.down[LAYER] @ x[0].T)[None]
+    convolved = conv1d(pad(projected, (2, 0)), encoding.kernel[LAYER][:, None], groups=12)[0]
     w = (convolved * convolved.sigmoid()).view(2, 6, length).mT
     w = w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt()
     logits = encoding.weight[LAYER] @ x[0].T + encoding.offset[LAYER][:, None]
@@ -65,8 +65,8 @@ def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool
         for j in range(i, -1, -1):
             gates = torch.zeros(())
             if encoding.gates is not None:
-                open_gates = encoding.gates.weight[LAYER, h] @ x[0, j + 1 : i + 1].T
-                gates = (open_gates + encoding.gates.offset[LAYER, h]).sigmoid().log().sum()
+                gate_logits = encoding.gates.weight[LAYER, h] @ x[0, j + 1 : i + 1].T
+                gates = (gate_logits + encoding.gates.offset[LAYER, h]).sigmoid().log().sum()
             expected = (row @ k[0, h, j] + gates - q[0, h, i] @ k[0, h, j]) * 6**-0.5
             torch.testing.assert_close(bias[0, h, i, j], expected, rtol=0, atol=1e-11)
             row = row @ (torch.eye(6).double() - beta[h, j] * torch.outer(w[h, j], w[h, j]))
@@ -74,7 +74,7 @@ def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool
 
 @pytest.fixture
 def authors_attention() -> Callable[..., Tensor]:
-    """Their reference in PyTorch; the package imports Triton, so only this file is executed."""
+    """Return the reference in PyTorch from its file, because the package imports Triton."""
     package = find_spec("fla")
     assert package is not None and package.origin is not None
     file = FilePath(package.origin).parent / "ops" / "path_attn" / "naive.py"

@@ -1,4 +1,4 @@
-"""Shaw, Transformer-XL and wavelets against loops over pairs of tokens, and golden values."""
+"""Shaw, Transformer-XL and wavelets, compared with loops over pairs and with golden values."""
 
 import cmath
 import math
@@ -28,7 +28,7 @@ def geometry(heads: int, width: int, layers: int = 1) -> Geometry:
 
 
 class Inputs:
-    """Random queries, keys and positions; the queries are the last of the keys' tokens."""
+    """Random queries, keys and positions; the queries belong to the last QUERIES of KEYS tokens."""
 
     def __init__(self, heads: int, width: int, pos: Tensor | None = None) -> None:
         generator = torch.Generator().manual_seed(heads * width)
@@ -75,9 +75,9 @@ def assert_equal_with_gradients(
         torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-10)
 
 
-def assert_close_in_float32(single: Tensor, exact: Tensor) -> None:
+def assert_close_in_float32(in_float32: Tensor, exact: Tensor) -> None:
     """Compare to within 1e-5 of the largest value."""
-    assert (single.double() - exact).abs().max() <= 1e-5 * exact.abs().max()
+    assert (in_float32.double() - exact).abs().max() <= 1e-5 * exact.abs().max()
 
 
 def row(table: nn.Parameter, layer: int, head: int, index: int) -> Tensor:
@@ -133,11 +133,11 @@ def test_shaw_values_match_the_formula(
             oracle = oracle + added
     grad_out = torch.randn(oracle.shape, generator=torch.Generator().manual_seed(1)).double()
     assert_equal_with_gradients(ours, oracle, grad_out, [inputs.weights, table])
-    single = (
+    in_float32 = (
         encoding.float().at_layer(layer).value_bias(inputs.weights.float(), inputs.distance.float())
     )
-    assert single is not None and single.dtype == torch.float32
-    assert_close_in_float32(single, ours)
+    assert in_float32 is not None and in_float32.dtype == torch.float32
+    assert_close_in_float32(in_float32, ours)
 
 
 def test_shaw_golden_rows_reverse_the_order_of_the_papers_table() -> None:
@@ -146,7 +146,7 @@ def test_shaw_golden_rows_reverse_the_order_of_the_papers_table() -> None:
     assert rows.tolist() == [16, 15, 14, 1, 0, 0, 0]
 
 
-def test_shaw_shapes_initialization_and_errors() -> None:
+def test_shaw_has_the_expected_shapes_initialization_and_errors() -> None:
     shared, per_head = (
         Shaw(geometry(4, 16, 3), max_relative_position=8),
         Shaw(geometry(4, 16, 3), per_head=True),
@@ -164,7 +164,7 @@ def test_shaw_shapes_initialization_and_errors() -> None:
 
 @pytest.mark.parametrize("kernel", [reference.attend, attention_kernel("auto")])
 def test_shaw_attention_matches_equations_3_to_5(kernel: Callable[..., Tensor]) -> None:
-    """With the keys and values of every pair, [T, T, d]."""
+    """The expected attention has keys and values of every pair, [T, T, d]."""
     encoding = Shaw(geometry(3, 8, 2), max_relative_position=2).double().at_layer(1)
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 2, 3, 6, 8, generator=generator).double().unbind(0)
@@ -186,15 +186,15 @@ def test_shaw_attention_matches_equations_3_to_5(kernel: Callable[..., Tensor]) 
 def test_transformer_xl_is_the_sum_of_its_four_terms(
     heads: int, width: int, layers: int, base: float, clamp_len: int | None
 ) -> None:
-    geometry_of_model = geometry(heads, width, layers)
-    encoding = TransformerXL(geometry_of_model, base=base, clamp_len=clamp_len).double()
+    model_geometry = geometry(heads, width, layers)
+    encoding = TransformerXL(model_geometry, base=base, clamp_len=clamp_len).double()
     inputs, layer = Inputs(heads, width), layers - 1
     u, v, project = encoding.u, encoding.v, encoding.project
 
     def sinusoids(distance: int) -> Tensor:
         phasors = [
-            cmath.exp(1j * distance * math.exp(-2 * k / geometry_of_model.width * math.log(base)))
-            for k in range(geometry_of_model.width // 2)
+            cmath.exp(1j * distance * math.exp(-2 * k / model_geometry.width * math.log(base)))
+            for k in range(model_geometry.width // 2)
         ]
         parts = [t.imag for t in phasors] + [t.real for t in phasors]
         return torch.tensor(parts, dtype=torch.float64)
@@ -219,11 +219,11 @@ def test_transformer_xl_is_the_sum_of_its_four_terms(
     assert_close_in_float32(inputs.scores(encoding.at_layer(layer).float(), torch.float32), ours)
 
 
-def test_transformer_xl_golden_sinusoids() -> None:
+def test_transformer_xl_sinusoids_match_golden_values() -> None:
     encoding = TransformerXL(geometry(4, 16)).double()
     encoding.project.data.copy_(torch.eye(64)[None])
     distance = torch.tensor([0.0, 1, 10, 100]).double()
-    projected = encoding.vectors(distance).transpose(0, 1).flatten(1).detach()  # heads joined again
+    projected = encoding.vectors(distance).transpose(0, 1).flatten(1).detach()  # heads concatenated
     assert projected[1, [0, 1, 31, 32, 33]].tolist() == pytest.approx(
         [0.8414709848, 0.6815613504, 0.0001333521428, 0.5403023059, 0.7317609758], rel=1e-8
     )
@@ -235,7 +235,7 @@ def test_transformer_xl_golden_sinusoids() -> None:
     )
 
 
-def test_transformer_xl_parameters_and_errors() -> None:
+def test_transformer_xl_has_the_expected_parameters_and_errors() -> None:
     encoding = TransformerXL(geometry(4, 16, 3))
     shapes = {name: tuple(p.shape) for name, p in encoding.named_parameters()}
     assert shapes == {"project": (3, 64, 64), "u": (4, 16), "v": (4, 16)}
@@ -307,7 +307,7 @@ def test_wavelets_match_the_formula_channel_by_channel(
         ("query_minus_key", "haar", range(5), [1, 1, 1, 0, 0]),
     ],
 )  # fmt: skip
-def test_wavelet_golden_channel(
+def test_a_wavelet_channel_matches_golden_values(
     relative_position: RelativePosition,
     function: Function,
     distances: list[int],
@@ -325,7 +325,9 @@ def test_wavelet_golden_channel(
         ("query_minus_key", [39.093376961, 42.301576124, 28.344512597, -1.3540861311]),
     ],
 )
-def test_wavelet_golden_sums(relative_position: RelativePosition, expected: list[float]) -> None:
+def test_wavelet_sums_match_golden_values(
+    relative_position: RelativePosition, expected: list[float]
+) -> None:
     distance = torch.tensor([0.0, 1, 10, 100]).double()
     actual = (
         Wavelet(geometry(1, 64), relative_position=relative_position).vectors(distance).sum(dim=-1)
@@ -346,7 +348,7 @@ def test_the_scale_does_not_affect_the_cosine_of_morlet_wavelets() -> None:
             Wavelet(geometry(1, 8), function=function, frequency=frequency)
 
 
-def test_wavelet_golden_ricker() -> None:
+def test_ricker_wavelets_match_golden_values() -> None:
     encoding = Wavelet(
         geometry(1, 1), scales=1, relative_position="query_minus_key"
     )  # a = 1, b = 0
@@ -366,7 +368,7 @@ def test_wavelet_golden_ricker() -> None:
     )
 
 
-def test_the_range_of_haar_wavelets_in_both_readings_of_the_paper() -> None:
+def test_haar_wavelets_have_a_limited_range_in_both_readings_of_the_paper() -> None:
     """At the paper's width of 128 the literal reading limits Haar wavelets to distances 0 to 14."""
     distance = torch.arange(300).double()
     for relative_position, furthest in (("query_minus_key", 14), ("key_minus_query", 128)):
@@ -383,20 +385,20 @@ def test_invalid_wavelet_parameters_are_rejected() -> None:
         Wavelet(geometry(2, 16), min_scale=0)
 
 
-@pytest.mark.parametrize("encoding", [Shaw, TransformerXL, Wavelet])
-def test_half_precision_inputs_are_upcast(encoding: type[Encoding]) -> None:
+@pytest.mark.parametrize("make", [Shaw, TransformerXL, Wavelet])
+def test_half_precision_inputs_are_upcast(make: type[Encoding]) -> None:
     torch.manual_seed(0)
-    module, inputs = encoding(geometry(6, 16)), Inputs(6, 16)
+    encoding, inputs = make(geometry(6, 16)), Inputs(6, 16)
     x, q, k = (t.detach().bfloat16() for t in (inputs.x, inputs.q, inputs.k))
     distance, pos_q = inputs.distance.float(), inputs.pos[-QUERIES:, None]
-    actual = module.content_bias(x, q, k, distance, pos_q)
-    expected = module.content_bias(x.float(), q.float(), k.float(), distance, pos_q)
+    actual = encoding.content_bias(x, q, k, distance, pos_q)
+    expected = encoding.content_bias(x.float(), q.float(), k.float(), distance, pos_q)
     assert actual is not None and expected is not None and actual.dtype == torch.float32
     assert torch.equal(actual, expected)
 
 
-def test_relative_scores_for_positions_and_coordinates() -> None:
-    """Real-valued distances between a batch's coordinates, against one vector for each pair."""
+def test_relative_scores_equal_products_with_one_vector_per_pair() -> None:
+    """Distances of coordinates and of positions; each distinct distance needs one vector."""
     generator = torch.Generator().manual_seed(2)
     points = torch.randint(0, 4, (2, 9, 2), generator=generator).double()
     q = torch.randn(2, 3, 9, 5, generator=generator).double()
@@ -409,16 +411,16 @@ def test_relative_scores_for_positions_and_coordinates() -> None:
 
     counts: list[int] = []
 
-    def counted(distances: Tensor) -> Tensor:
+    def counting_vectors(distances: Tensor) -> Tensor:
         counts.append(len(distances))
         return vectors(distances)
 
     expected = (q[..., None, :] * vectors(distance)).sum(dim=-1)
-    torch.testing.assert_close(relative_scores(q, distance, counted), expected)
+    torch.testing.assert_close(relative_scores(q, distance, counting_vectors), expected)
     assert counts[0] < 20
     signed = torch.arange(9.0).double()[:, None] - torch.arange(9.0).double()
     expected = (q[..., None, :] * vectors(signed.clamp(min=0))).sum(dim=-1)
-    torch.testing.assert_close(relative_scores(q, signed, counted), expected)
+    torch.testing.assert_close(relative_scores(q, signed, counting_vectors), expected)
     assert counts[1] == 9
 
 
@@ -431,9 +433,9 @@ def test_shaw_values_of_20_000_tokens_are_exact_in_float32() -> None:
     weights = weights / weights.sum()
     exact = encoding.value_bias(weights, distance)
     near = weights[..., -16:].flip(-1)
-    by_row = torch.cat([near, 1 - near.sum(dim=-1, keepdim=True)], dim=-1)
+    row_weights = torch.cat([near, 1 - near.sum(dim=-1, keepdim=True)], dim=-1)
     assert exact is not None
-    torch.testing.assert_close(exact, by_row @ encoding.values[0])
-    single = encoding.float().value_bias(weights.float(), distance.float())
-    assert single is not None
-    torch.testing.assert_close(single.double(), exact, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(exact, row_weights @ encoding.values[0])
+    in_float32 = encoding.float().value_bias(weights.float(), distance.float())
+    assert in_float32 is not None
+    torch.testing.assert_close(in_float32.double(), exact, rtol=1e-6, atol=1e-7)

@@ -1,4 +1,4 @@
-"""RoPE-Mixed against rotations of complex numbers, pair by pair."""
+"""RoPE-Mixed, compared with rotations of complex numbers pair by pair."""
 
 import cmath
 import math
@@ -63,12 +63,12 @@ def test_initial_frequencies_on_two_axes_are_those_of_the_authors_code() -> None
             actual = [complex(*pair) for pair in zip(along_x, along_y, strict=True)]
             assert actual == pytest.approx(expected, abs=1e-6)
             angles.append(round(angle, 3))
-    assert len(set(angles)) == 6  # of three layers and two heads
+    assert len(set(angles)) == 6  # three layers of two heads
 
 
 def test_initial_directions_of_three_axes_are_a_rotation() -> None:
     frequencies = mixed(12, 3, base=50.0).frequencies.double()  # [layers, axes, H, 6]
-    directions = frequencies[..., ::2].permute(0, 2, 3, 1)  # the highest of each axis, of length 1
+    directions = frequencies[..., ::2].permute(0, 2, 3, 1)  # the highest frequencies, of length 1
     identity = torch.eye(3, dtype=torch.float64).expand(3, HEADS, 3, 3)
     torch.testing.assert_close(directions @ directions.mT, identity, rtol=0, atol=1e-6)
     assert (directions.det() > 0).all()

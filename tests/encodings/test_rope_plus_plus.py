@@ -1,4 +1,4 @@
-"""RoPE++ against real and imaginary parts of products of complex numbers."""
+"""RoPE++, compared with real and imaginary parts of products of complex numbers."""
 
 import cmath
 from functools import partial

@@ -1,4 +1,4 @@
-"""xPos, PoPE and LongRoPE against their papers' sums, for one query and key at a time."""
+"""xPos, PoPE and LongRoPE, compared with the papers' sums, one query and key at a time."""
 
 import cmath
 import math
@@ -74,17 +74,17 @@ def test_xpos_rotates_and_decays_complex_numbers(
                 assert actual[0, h, i, j].item() == pytest.approx(expected, rel=1e-8, abs=1e-10)
 
 
-def test_xpos_golden_values() -> None:
-    """zeta, and the mean over pairs of zeta^(delta/512), at d=64."""
+def test_xpos_matches_golden_values() -> None:
+    """The values are zeta, and the mean over pairs of zeta^(delta/512), at d=64."""
     encoding = Xpos(geometry(64), spectrum=geometric)
     expected = [0.28571428571, 0.30803571429, 0.46428571429, 0.64285714286, 0.97767857143]
     assert encoding.decay[[0, 1, 8, 16, 31]].tolist() == pytest.approx(expected, rel=1e-9)
     unrotated = Xpos(geometry(64), spectrum=partial(geometric, base=1e300))
-    first = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(32).view(1, 1, 1, 64)
+    unit_pairs = torch.tensor([1.0, 0.0], dtype=torch.float64).repeat(32).view(1, 1, 1, 64)
     means = {1: 0.99898783, 10: 0.98994572, 100: 0.90582233, 512: 0.63169643, 1024: 0.44151586}
-    first[..., :2] = 0  # the pair that base^0 still rotates; its part is added below
+    unit_pairs[..., :2] = 0  # the pair that base^0 still rotates; its part is added below
     for delta, mean in means.items():
-        queries = first.expand(1, 1, 2, 64)
+        queries = unit_pairs.expand(1, 1, 2, 64)
         actual = scores(unrotated, queries, queries, [0, delta])[0, 0, 1, 0].item()
         assert (actual + (2 / 7) ** (delta / 512)) / 32 == pytest.approx(mean, rel=1e-7)
 
@@ -111,7 +111,7 @@ def test_xpos_rejects_distances_past_its_limit() -> None:
         ({"scale_base": math.inf}, "scale_base=inf"),
     ],
 )
-def test_xpos_rejects_parameters_without_decay(kwargs: dict[str, float], message: str) -> None:
+def test_xpos_rejects_invalid_parameters(kwargs: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Xpos(geometry(16), spectrum=geometric, **kwargs)  # pyrefly: ignore[bad-argument-type]
     assert Xpos(geometry(16), spectrum=geometric, gamma=1e6).max_length() > 10**9
@@ -157,7 +157,7 @@ def test_pope_matches_the_papers_sum_over_channels(
         (-math.pi / 2, {1: -3.3634295785, 10: -5.3517294479}),
     ],
 )
-def test_pope_golden_values(phase: float, expected: dict[int, float]) -> None:
+def test_pope_matches_golden_values(phase: float, expected: dict[int, float]) -> None:
     encoding = Pope(geometry(64), spectrum=geometric).double()
     torch.nn.init.constant_(encoding.phase, phase)
     zeros = torch.zeros(1, 1, 2, 64, dtype=torch.float64)
@@ -175,7 +175,7 @@ def test_pope_phases_are_clamped_at_minus_two_pi() -> None:
     torch.testing.assert_close(scores(inside, q, k, pos), scores(outside, q, k, pos))
 
 
-def test_gradients_with_respect_to_popes_phases() -> None:
+def test_pope_has_the_gradients_of_its_formula() -> None:
     encoding = Pope(geometry(16, 2), spectrum=geometric, phase_init="uniform").double()
     q, k = random_inputs(16, 2, 3)
 
@@ -224,7 +224,7 @@ def test_longrope_rescales_all_but_the_first_tokens(layout: str) -> None:
             assert actual[0, 0, i, j].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
-def test_longrope_with_a_single_factor_is_ntk_aware_past_the_first_tokens() -> None:
+def test_longrope_with_a_single_factor_equals_ntk_past_the_first_tokens() -> None:
     width, factor = 64, 4.0
     rescaled = LongRope(geometry(width), spectrum=geometric, factors=factor, start_tokens=0)
     base = 1e4 * factor ** (width / (width - 2))
@@ -243,7 +243,7 @@ def test_longrope_rejects_invalid_factors(factors: float | list[float]) -> None:
     ("factor", "train_length", "expected"),
     [(4.0, 512, 1.105541597), (8.0, 4096, 1.118033989), (32.0, 4096, 1.190238071)],
 )
-def test_longrope_spectrum_golden_magnitudes(
+def test_the_magnitudes_of_the_longrope_spectrum_match_golden_values(
     factor: float, train_length: int, expected: float
 ) -> None:
     assert longrope(64, train_length, train_length, factor=factor)[1] == pytest.approx(expected)
@@ -253,7 +253,7 @@ def test_longrope_spectrum_golden_magnitudes(
 def test_longrope_spectrum_selects_its_factors_by_length() -> None:
     short_factor, long_factor = [1.0, 1.1, 1.2, 1.3], [2.0, 3.0, 5.0, 9.0]
     frequency = [1e4 ** (-2 * p / 8) for p in range(4)]
-    at = partial(longrope, 8, 512, short_factor=short_factor, long_factor=long_factor)
-    inside, past = at(512)[0].tolist(), at(513)[0].tolist()
+    spectrum = partial(longrope, 8, 512, short_factor=short_factor, long_factor=long_factor)
+    inside, past = spectrum(512)[0].tolist(), spectrum(513)[0].tolist()
     assert inside == pytest.approx([f / s for f, s in zip(frequency, short_factor, strict=True)])
     assert past == pytest.approx([f / s for f, s in zip(frequency, long_factor, strict=True)])

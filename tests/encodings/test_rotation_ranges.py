@@ -1,4 +1,4 @@
-"""Encodings with several rotations, against loops over pairs with distances by formula."""
+"""Encodings with several rotations, compared with loops over pairs of tokens."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def self_extend(group: int, window: int) -> Distance:
 
 
 def dual_chunk(chunk: int, local: int) -> Distance:
-    """Keys at j mod c, and queries at i mod c, min(i mod c + c, chunk) or min(2c - 1, chunk)."""
+    """Keys are at j mod c; queries at i mod c, min(i mod c + c, chunk) or min(2c - 1, chunk)."""
     c = chunk - local
 
     def distance(i: int, j: int) -> float:
@@ -116,8 +116,8 @@ def inputs(length: int) -> tuple[Tensor, ...]:
     """Return x [2, T, D] and q, k, v [2, H, T, d] in float64."""
     generator = torch.Generator().manual_seed(length)
     x = torch.randn(2, length, GEOMETRY.width, generator=generator, dtype=torch.float64)
-    heads = torch.randn(3, 2, HEADS, length, WIDTH, generator=generator, dtype=torch.float64)
-    return x, *heads.unbind(0)
+    qkv = torch.randn(3, 2, HEADS, length, WIDTH, generator=generator, dtype=torch.float64)
+    return x, *qkv.unbind(0)
 
 
 def attend(encoding: Encoding, kernel: str, tensors: tuple[Tensor, ...], pos: Tensor) -> Tensor:
@@ -156,9 +156,9 @@ def test_attention_equals_a_loop_over_all_pairs(
     for kernel in ("reference", "auto"):
         actual = attend(encoding, kernel, inputs(length), pos)
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
-    single = tuple(tensor.float() for tensor in inputs(length))
+    in_float32 = tuple(tensor.float() for tensor in inputs(length))
     for kernel in ("reference", "auto"):
-        actual = attend(encoding, kernel, single, pos).double()
+        actual = attend(encoding, kernel, in_float32, pos).double()
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
@@ -190,8 +190,10 @@ SLOW_ROPE = partial(Rope, spectrum=partial(geometric, base=1e8))
         (partial(DualChunk, inner=SLOW_ROPE), 9000, 100, 3072 - 100),
     ],
 )
-def test_golden_distances(make: EncodingFactory, i: int, j: int, expected: float) -> None:
-    """With a training length of 4096 tokens."""
+def test_distances_match_golden_values(
+    make: EncodingFactory, i: int, j: int, expected: float
+) -> None:
+    """The training length is 4096 tokens."""
     assert distance_of(make, 4096, i, j) == pytest.approx(expected, rel=1e-6)
 
 
@@ -206,7 +208,7 @@ class WithTrainableAlibi(Wrapper):
         return self.alibi.bias(head, distance, pos_q)
 
 
-OUTER: dict[str, Callable[..., EncodingFactory]] = {
+WRAPPERS: dict[str, Callable[..., EncodingFactory]] = {
     "alone": lambda inner: inner,
     "window": lambda inner: partial(Window, inner=inner, size=7),
     "sink": lambda inner: partial(Sinks, inner=inner, logit=0.5),
@@ -215,12 +217,12 @@ OUTER: dict[str, Callable[..., EncodingFactory]] = {
 
 
 @pytest.mark.parametrize("make", ENCODINGS)
-@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_blocks_equal_the_reference_in_outputs_and_gradients(
-    make: EncodingFactory, outer: str, monkeypatch: pytest.MonkeyPatch
+    make: EncodingFactory, wrapper: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "ROW_LIMITS", (16, 16))
-    encoding, length = OUTER[outer](make)(GEOMETRY).double(), 53
+    encoding, length = WRAPPERS[wrapper](make)(GEOMETRY).double(), 53
     results = []
     for kernel in ("reference", "blocks"):
         tensors = tuple(tensor.requires_grad_() for tensor in inputs(length))
@@ -246,7 +248,7 @@ def test_blocks_equal_the_reference_in_outputs_and_gradients(
         (partial(LmInfinite, inner=ROPE, size=23, kept=1), 23),
     ],
 )
-def test_short_sequences_have_plain_rope(make: EncodingFactory, length: int) -> None:
+def test_short_sequences_are_encoded_by_plain_rope(make: EncodingFactory, length: int) -> None:
     for offset in (0, 77):
         pos = torch.arange(length) + offset
         for kernel in ("reference", "auto"):
@@ -307,7 +309,7 @@ def test_an_offset_of_keys_stays_one_token() -> None:
         partial(Interleave, first=ROPE, second=partial(Xpos, spectrum=geometric)),
     ],
 )
-def test_only_rope_can_be_rotated_again(
+def test_inner_encodings_other_than_rope_are_rejected(
     make: Callable[..., Encoding], inner: EncodingFactory
 ) -> None:
     with pytest.raises(ValueError, match=r"inner=\w+ must rotate .* choose rope"):
@@ -374,7 +376,7 @@ def test_lm_infinite_limits_the_distance_of_a_bias(inner: EncodingFactory, kerne
 
 
 @pytest.mark.parametrize("inner", [NoPE, Fox, partial(Learned, max_length=64)])
-def test_lm_infinite_needs_distances(inner: EncodingFactory) -> None:
+def test_lm_infinite_rejects_encodings_without_distances(inner: EncodingFactory) -> None:
     with pytest.raises(ValueError, match=r"inner=\w+ must use distances .* choose rope or alibi"):
         LmInfinite(GEOMETRY, inner=inner)
 

@@ -1,4 +1,4 @@
-"""Sinks and kept first tokens against sums over the visible keys, in every kernel."""
+"""Sinks and kept first tokens, compared in every kernel with sums over the visible keys."""
 
 import math
 from collections.abc import Callable
@@ -45,15 +45,18 @@ def with_logits(inner: Make, dtype: torch.dtype = torch.float64) -> Encoding:
     return encoding.at_layer(LAYER)
 
 
-def loop(
-    sees: Callable[[int, int], bool], slopes: tuple[float, ...], logits: list[float], length: int
+def attention_by_loop(
+    is_visible: Callable[[int, int], bool],
+    slopes: tuple[float, ...],
+    logits: list[float],
+    length: int,
 ) -> Tensor:
     """Return attention's output [H, T, d], with sums of Python floats as denominators."""
     _, q, k, v = inputs(length)
     out = torch.zeros(HEADS, length, WIDTH, dtype=torch.float64)
     for h in range(HEADS):
         for i in range(length):
-            keys = [j for j in range(i + 1) if sees(i, j)]
+            keys = [j for j in range(i + 1) if is_visible(i, j)]
             scores = [
                 (q[0, h, i] @ k[0, h, j]).item() / math.sqrt(WIDTH) - slopes[h] * (i - j)
                 for j in keys
@@ -66,7 +69,7 @@ def loop(
 
 @pytest.mark.parametrize("kernel", ["reference", "auto", "blocks"])
 @pytest.mark.parametrize(
-    ("inner", "sees", "slopes"),
+    ("inner", "is_visible", "slopes"),
     [
         (NoPE, lambda i, j: True, (0, 0, 0)),
         (Alibi, lambda i, j: True, ALIBI_SLOPES),
@@ -76,12 +79,12 @@ def loop(
     ids=["nope", "alibi", "window", "kept"],
 )
 def test_the_logit_is_a_term_of_the_softmaxs_denominator(
-    inner: Make, sees: Callable[[int, int], bool], slopes: tuple[float, ...], kernel: str
+    inner: Make, is_visible: Callable[[int, int], bool], slopes: tuple[float, ...], kernel: str
 ) -> None:
     length = 19
     x, q, k, v = inputs(length)
     out = get_kernel(kernel)(with_logits(inner), x, q, k, v, torch.arange(length))
-    expected = loop(sees, slopes, LOGITS[LAYER].tolist(), length)
+    expected = attention_by_loop(is_visible, slopes, LOGITS[LAYER].tolist(), length)
     torch.testing.assert_close(out[0].detach(), expected, rtol=0, atol=1e-12)
 
 
@@ -109,7 +112,7 @@ def test_kernels_equal_the_reference_in_outputs_and_gradients(
 def test_the_causal_kernel_has_the_sink_as_a_key_with_value_0(
     width: int, dtype: torch.dtype, tolerance: float
 ) -> None:
-    """These operations run on a GPU; on a CPU, `auto` chooses `toeplitz` instead."""
+    """On a GPU, `auto` runs these operations; on a CPU, it chooses `toeplitz`."""
     layer, (x, q, k, v) = with_logits(NoPE), inputs(23, dtype)
     q, k, v = (tensor.requires_grad_() for tensor in (q[..., :width], k[..., :width], v))
     exact = reference.attend(layer, x, q.double(), k.double(), v.double(), torch.arange(23))
@@ -155,7 +158,7 @@ def test_a_large_sink_takes_all_the_weight_and_a_small_one_none() -> None:
         assert not large.any()
 
 
-def test_a_second_sink_and_an_infinite_logit_are_rejected() -> None:
+def test_invalid_parameters_and_inner_encodings_are_rejected() -> None:
     with pytest.raises(ValueError, match="inner=Sinks already has a sink"):
         Sinks(GEOMETRY, inner=partial(Sinks, inner=NoPE))
     with pytest.raises(ValueError, match="inner=StickBreaking has no softmax"):

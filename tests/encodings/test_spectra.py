@@ -1,4 +1,4 @@
-"""Every spectrum against values of its formula, and identities between spectra."""
+"""Golden values of the spectra, and identities between them."""
 
 import math
 from functools import partial
@@ -79,7 +79,9 @@ def test_every_numeric_parameter_changes_the_spectrum(name: str) -> None:
         (31, 3.33380358e-05, 3.33380358e-05, 3.33380358e-05),
     ],
 )
-def test_golden_yarn_and_llama3(p: int, code: float, paper: float, llama3: float) -> None:
+def test_yarn_and_llama3_match_golden_values(
+    p: int, code: float, paper: float, llama3: float
+) -> None:
     """d=64, base 1e4, L=512, s=4."""
     assert frequencies(partial(yarn, factor=4))[p].item() == pytest.approx(code, rel=1e-8)
     assert frequencies(partial(yarn_paper, factor=4))[p].item() == pytest.approx(paper, rel=1e-8)
@@ -87,7 +89,7 @@ def test_golden_yarn_and_llama3(p: int, code: float, paper: float, llama3: float
     assert llama3_actual == pytest.approx(llama3, rel=1e-8)
 
 
-def test_golden_yarn_at_a_short_training_length() -> None:
+def test_yarn_at_a_short_training_length_matches_golden_values() -> None:
     assert yarn_paper(64, 128, 128, factor=4)[0][0].item() == pytest.approx(0.7186733722)
     assert yarn_paper(64, 128, 128, factor=4)[0][1].item() == pytest.approx(0.4464903877)
     assert yarn(64, 128, 128, factor=4)[0][0].item() == 1.0
@@ -107,7 +109,7 @@ def test_golden_yarn_at_a_short_training_length() -> None:
         (63, 3.068925989e-07),
     ],
 )
-def test_golden_llama3_at_the_models_size(p: int, expected: float) -> None:
+def test_llama3_at_the_size_of_the_model_matches_golden_values(p: int, expected: float) -> None:
     actual, _ = ntk_by_parts(128, 8192, 8192, base=5e5, factor=8, beta_slow=1, beta_fast=4)
     assert actual[p].item() == pytest.approx(expected, rel=1e-8)
 
@@ -116,7 +118,9 @@ def test_golden_llama3_at_the_models_size(p: int, expected: float) -> None:
     ("factor", "base", "magnitude"),
     [(2, 20452.22871, 1.069314718), (4, 41829.36593, 1.138629436), (8, 85550.37589, 1.207944154)],
 )
-def test_golden_ntk_base_and_yarn_magnitude(factor: float, base: float, magnitude: float) -> None:
+def test_the_base_of_ntk_and_the_magnitude_of_yarn_match_golden_values(
+    factor: float, base: float, magnitude: float
+) -> None:
     expected = geometric(64, 512, 512, base=base)[0]
     torch.testing.assert_close(
         frequencies(partial(ntk, factor=factor)), expected, rtol=1e-8, atol=0
@@ -138,7 +142,7 @@ def test_golden_ntk_base_and_yarn_magnitude(factor: float, base: float, magnitud
         (4, 1024, 52664.43434),
     ],
 )
-def test_golden_dynamic_ntk(factor: float, length: int, base: float) -> None:
+def test_dynamic_ntk_matches_golden_values(factor: float, length: int, base: float) -> None:
     expected = geometric(64, 512, 512, base=base)[0]
     actual = frequencies(partial(dynamic_ntk_hf, factor=factor), length=length)
     torch.testing.assert_close(actual, expected, rtol=1e-8, atol=0)
@@ -162,7 +166,7 @@ def test_p_rope_keeps_the_highest_frequencies_and_their_spacing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "base", "length", "kept"),
+    ("width", "base", "length", "num_kept"),
     [
         (64, 1e4, 128, 11),
         (64, 1e4, 512, 16),
@@ -173,10 +177,10 @@ def test_p_rope_keeps_the_highest_frequencies_and_their_spacing() -> None:
     ],
 )
 def test_hope_keeps_frequencies_with_a_full_rotation(
-    width: int, base: float, length: int, kept: int
+    width: int, base: float, length: int, num_kept: int
 ) -> None:
     actual, _ = hope(width, length, length, base=base)
-    assert int((actual > 0).sum()) == kept
+    assert int((actual > 0).sum()) == num_kept
 
 
 def test_resonance_has_integer_wavelengths() -> None:
@@ -202,7 +206,7 @@ def test_a_factor_of_one_changes_nothing(spectrum: Spectrum) -> None:
     assert magnitude == 1.0
 
 
-def test_golden_powers() -> None:
+def test_powers_match_golden_values() -> None:
     assert powers_of_two(8, 1, 1)[0].tolist() == [1.0, 0.5, 0.25, 0.125]
     assert power(8, 1, 1, exponent=1.0)[0].tolist() == [1.0, 0.75, 0.5, 0.25]
     assert power(8, 1, 1, exponent=2.0)[0].tolist() == [1.0, 0.5625, 0.25, 0.0625]
@@ -258,7 +262,7 @@ def test_yarn_is_finite_for_extreme_betas(beta_slow: float, beta_fast: float) ->
         (16, 0.0025),
     ],
 )
-def test_golden_yarn_without_truncation(p: int, expected: float) -> None:
+def test_yarn_without_truncation_matches_golden_values(p: int, expected: float) -> None:
     actual = frequencies(partial(yarn, factor=4, truncate=False))
     assert actual[p].item() == pytest.approx(expected, rel=1e-8)
 
@@ -271,8 +275,8 @@ def test_a_factor_of_null_is_the_ratio_of_the_lengths(spectrum: Spectrum, length
     assert torch.equal(actual[0], expected[0]) and actual[1] == expected[1]
 
 
-def test_the_exponents_of_geometric_spectra() -> None:
-    """2i/d, i/(d-1) and i/(d/2-1), at d=8 and base 100."""
+def test_geometric_spectra_differ_in_their_exponents() -> None:
+    """The exponents are 2i/d, i/(d-1) and i/(d/2-1), at d=8 and base 100."""
     kwargs = {"base": 100.0}
     for spectrum, step in ((geometric, 2 / 8), (geometric_d1, 1 / 7), (geometric_t2t, 1 / 3)):
         expected = [math.pow(100.0, -step * i) for i in range(4)]

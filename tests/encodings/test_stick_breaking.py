@@ -1,4 +1,4 @@
-"""Stick-breaking attention against golden values and products, key by key."""
+"""Stick-breaking attention, compared with golden values and with products over keys."""
 
 import math
 from functools import partial
@@ -33,12 +33,12 @@ def last_row(scores: list[float], attend_current: bool = False) -> Tensor:
         ([], [1]),
     ],
 )
-def test_golden_values(scores: list[float], weights: list[float]) -> None:
+def test_the_weights_match_golden_values(scores: list[float], weights: list[float]) -> None:
     """The query's own key, whose score does not matter, receives the remainder."""
     assert last_row([*scores, 7.5]).tolist() == pytest.approx(weights, rel=1e-8)
 
 
-def test_the_current_key_takes_its_share_and_receives_the_remainder() -> None:
+def test_the_current_key_takes_its_piece_and_receives_the_remainder() -> None:
     weights = last_row([0, 0, 0], attend_current=True).tolist()
     assert weights == pytest.approx([0.125, 0.25, 0.5 + 0.125], rel=1e-12)
 
@@ -61,8 +61,8 @@ def test_attention_is_a_product_over_the_later_keys(
     for h in range(3):
         for i in range(length):
             stick, out = 1.0, torch.zeros(8, dtype=torch.float64)
-            first = 0 if window is None else max(0, i - window + 1)
-            for j in range(i if attend_current else i - 1, first - 1, -1):
+            first_key = 0 if window is None else max(0, i - window + 1)
+            for j in range(i if attend_current else i - 1, first_key - 1, -1):
                 z = (q[0, h, i] @ k[0, h, j]).item() / math.sqrt(8)
                 piece = stick / (1 + math.exp(-z))
                 stick -= piece

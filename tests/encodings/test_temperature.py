@@ -1,4 +1,4 @@
-"""The attention temperatures against their formulas, token by token."""
+"""The attention temperatures, compared with their formulas token by token."""
 
 import math
 from functools import partial
@@ -17,10 +17,10 @@ from posenc.encodings.temperature import Rule, Temperature
 from posenc.encodings.window import Window
 from posenc.encodings.wrapper import EncodingFactory
 
-LAYER, TRAINED = 1, 13
+LAYER, TRAIN_LENGTH = 1, 13
 
 
-def geometry(train_length: int = TRAINED) -> Geometry:
+def geometry(train_length: int = TRAIN_LENGTH) -> Geometry:
     return Geometry(width=12, heads=3, layers=2, train_length=train_length)
 
 
@@ -54,7 +54,7 @@ def test_queries_are_scaled_by_the_rules_formula(rule: Rule, start: int | None) 
     assert not list(encoding.parameters())
     scaled = scaled_ones(encoding, 41)
     for i in range(41):
-        expected = factor(rule, i + 1, scale or 1.0, start or TRAINED)
+        expected = factor(rule, i + 1, scale or 1.0, start or TRAIN_LENGTH)
         assert scaled[:, i].flatten().tolist() == pytest.approx([expected] * 12, rel=1e-12)
 
 
@@ -68,7 +68,7 @@ def test_learnable_scales_differ_by_layer_and_head(rule: Rule, initial: float) -
     scales.data = torch.tensor([[9.0, 9.0, 9.0], [0.5, 1.25, -0.75]])
     scaled = scaled_ones(encoding, 29)
     for h, s in enumerate([0.5, 1.25, -0.75]):
-        expected = [factor(rule, i + 1, s, TRAINED) for i in range(29)]
+        expected = [factor(rule, i + 1, s, TRAIN_LENGTH) for i in range(29)]
         assert scaled[h, :, 0].tolist() == pytest.approx(expected, rel=1e-12)
     scaled.sum().backward()
     assert scales.grad is not None
@@ -91,7 +91,7 @@ def test_learnable_scales_differ_by_layer_and_head(rule: Rule, initial: float) -
         ),
     ],
 )
-def test_golden_values(rule: Rule, start: int, expected: dict[int, float]) -> None:
+def test_factors_match_golden_values(rule: Rule, start: int, expected: dict[int, float]) -> None:
     for encoding in (
         Temperature(geometry(start), inner=NoPE, rule=rule),
         Temperature(geometry(), inner=NoPE, rule=rule, start=start),
@@ -138,7 +138,7 @@ def test_the_scores_of_the_inner_encoding_are_scaled_but_not_its_bias(
         ({"rule": "head_scale"}, "rule=head_scale .* no effect"),
     ],
 )
-def test_parameters_without_an_effect_are_rejected(
+def test_invalid_parameters_and_those_without_an_effect_are_rejected(
     parameters: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

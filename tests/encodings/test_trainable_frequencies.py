@@ -26,7 +26,7 @@ SINUSOIDAL_LAYOUTS: dict[Layout, Literal["interleaved", "concatenated"]] = {
 }
 Configured = Callable[..., DictConfig]
 
-FAR = torch.tensor([0, 1, 24, 511, 16_000, 65_536, 99_999, 100_000])
+POSITIONS = torch.tensor([0, 1, 24, 511, 16_000, 65_536, 99_999, 100_000])
 SPECTRA = [geometric, partial(geometric, base=1e7), hope, yarn, partial(p_rope, fraction=0.5)]
 
 
@@ -60,20 +60,20 @@ def encoded(encoding: Rope | Sinusoidal, x: Tensor, pos: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
 def test_trainable_frequencies_initially_equal_the_fixed_ones(name: str) -> None:
-    """To the last bit up to position 100,000, also for a module in bfloat16."""
+    """They are equal to the last bit up to position 100,000, also for a module in bfloat16."""
     node = OmegaConf.load(conf_dir() / f"encoding/spectrum/{name}.yaml")
     assert isinstance(node, DictConfig)
     spectrum = build(node, name="encoding.spectrum")
     for make in (Rope, Sinusoidal):
         fixed = make(geometry(64), spectrum=spectrum)
-        trained = make(geometry(64), spectrum=spectrum, trainable=True)
+        trainable = make(geometry(64), spectrum=spectrum, trainable=True)
         assert [p.numel() for p in fixed.parameters()] == []
-        assert [p.numel() for p in trained.parameters()] == [32]
+        assert [p.numel() for p in trainable.parameters()] == [32]
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
-            x = randn(2, 1, len(FAR), 64).to(dtype)
-            expected = encoded(fixed, x, FAR)
-            assert torch.equal(encoded(trained.float(), x, FAR), expected)
-            assert torch.equal(encoded(trained.bfloat16(), x, FAR), expected)
+            x = randn(2, 1, len(POSITIONS), 64).to(dtype)
+            expected = encoded(fixed, x, POSITIONS)
+            assert torch.equal(encoded(trainable.float(), x, POSITIONS), expected)
+            assert torch.equal(encoded(trainable.bfloat16(), x, POSITIONS), expected)
 
 
 @pytest.mark.parametrize("encoding", ["rope", "sinusoidal"])
@@ -81,7 +81,7 @@ def test_trainable_frequencies_initially_equal_the_fixed_ones(name: str) -> None
 def test_the_gradient_of_the_loss_matches_finite_differences(
     encoding: str, spectrum: str, configured: Configured
 ) -> None:
-    """For a whole model, including frequencies of zero."""
+    """The loss is that of a whole model, whose frequencies may be zero."""
     config = configured(
         f"encoding={encoding}", f"encoding/spectrum={spectrum}", "encoding.trainable=true"
     )
@@ -92,8 +92,8 @@ def test_the_gradient_of_the_loss_matches_finite_differences(
     tokens, targets = torch.randint(0, 50, (2, 2, 24), generator=generator)
     start = 1e-3 * randn(len(offset))  # breaks symmetries
 
-    def loss(at: Tensor) -> Tensor:
-        offset.data = at
+    def loss(value: Tensor) -> Tensor:
+        offset.data = value
         return model.losses(tokens, targets).mean()
 
     (gradient,) = torch.autograd.grad(loss(start), offset)
@@ -111,19 +111,19 @@ def test_the_gradient_of_the_loss_matches_finite_differences(
 def test_the_offset_adds_to_ropes_frequencies(
     spectrum: Spectrum, axes: int, layout: Layout
 ) -> None:
-    """In complex numbers; the gradient of g . R x is the real part of m g* i x exp(i m f)."""
+    """With complex numbers; the gradient of g . R x is the real part of m g* i x exp(i m f)."""
     width, part = 24, 24 // axes
     encoding = Rope(geometry(width), spectrum=spectrum, layout=layout, trainable=True).double()
     offset = offset_parameter(encoding)
     offset.data = randn(width // 2, seed=3) * 0.1
-    x, grad_out = randn(1, 1, len(FAR), width), randn(1, 1, len(FAR), width, seed=1)
-    coordinates = torch.stack([FAR.double() / (axis + 1) for axis in range(axes)], dim=-1)
-    pos = FAR if axes == 1 else coordinates[None]
+    x, grad_out = randn(1, 1, len(POSITIONS), width), randn(1, 1, len(POSITIONS), width, seed=1)
+    coordinates = torch.stack([POSITIONS.double() / (axis + 1) for axis in range(axes)], dim=-1)
+    pos = POSITIONS if axes == 1 else coordinates[None]
     actual = encoded(encoding, x, pos)
     (gradient,) = torch.autograd.grad((actual * grad_out).sum(), offset)
-    plain, magnitude = spectrum(part, 32, len(FAR))
+    plain, magnitude = spectrum(part, 32, len(POSITIONS))
     expected, expected_gradient = torch.empty_like(x), torch.zeros_like(offset)
-    for row in range(len(FAR)):
+    for row in range(len(POSITIONS)):
         vector, weight = x[0, 0, row].tolist(), grad_out[0, 0, row].tolist()
         for axis in range(axes):
             m = coordinates[row, axis].item()
@@ -150,12 +150,12 @@ def test_the_offset_adds_to_sinusoidal_frequencies(
     )
     offset = offset_parameter(encoding)
     offset.data = (randn(width // 2, seed=3) * 0.1).float()
-    coordinates = torch.stack([FAR.double() / (axis + 1) for axis in range(axes)], dim=-1)
+    coordinates = torch.stack([POSITIONS.double() / (axis + 1) for axis in range(axes)], dim=-1)
     actual = encoding.embed(
-        torch.zeros(1, len(FAR), width), FAR if axes == 1 else coordinates[None]
+        torch.zeros(1, len(POSITIONS), width), POSITIONS if axes == 1 else coordinates[None]
     )
-    plain, magnitude = spectrum(part, 32, len(FAR))
-    for row in range(len(FAR)):
+    plain, magnitude = spectrum(part, 32, len(POSITIONS))
+    for row in range(len(POSITIONS)):
         for axis in range(axes):
             for i, (sin, cos) in enumerate(pairs(part, layout)):
                 f = plain[i].item() + offset[i + axis * part // 2].item()
@@ -206,14 +206,14 @@ def test_partial_rope_spaces_its_frequencies_over_the_rotated_channels(
                 assert actual[0, head, row, b].item() == pytest.approx(number.imag, abs=1e-9)
 
 
-def test_golden_frequencies_of_partial_rope_and_p_rope() -> None:
-    """A quarter of d=64: a spectrum of 16 channels, or the first 8 of 32 frequencies."""
-    partial_rope = Rope(geometry(64), spectrum=geometric, rotary_fraction=0.25).sinusoids
-    actual, _ = partial_rope.frequencies(1, 1, torch.device("cpu"))
+def test_frequencies_of_partial_rope_and_p_rope_match_golden_values() -> None:
+    """Of d=64, partial RoPE rotates the first 16 channels; p-RoPE keeps the first 8 frequencies."""
+    partial_rope_sinusoids = Rope(geometry(64), spectrum=geometric, rotary_fraction=0.25).sinusoids
+    actual, _ = partial_rope_sinusoids.frequencies(1, 1, torch.device("cpu"))
     expected = [1, 0.316227766, 0.1, 0.0316227766, 0.01, 0.00316227766, 0.001, 0.000316227766]
     assert actual.flatten().tolist() == pytest.approx(expected, rel=1e-8)
-    p_rope_frequencies = Rope(geometry(64), spectrum=partial(p_rope, fraction=0.25)).sinusoids
-    actual, _ = p_rope_frequencies.frequencies(1, 1, torch.device("cpu"))
+    p_rope_sinusoids = Rope(geometry(64), spectrum=partial(p_rope, fraction=0.25)).sinusoids
+    actual, _ = p_rope_sinusoids.frequencies(1, 1, torch.device("cpu"))
     assert actual[0, 7].item() == pytest.approx(0.1333521432, rel=1e-8)
     assert (actual[0, 8:] == 0).all() and actual.shape == (1, 32)
 

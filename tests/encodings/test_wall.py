@@ -1,4 +1,4 @@
-"""Wall attention against products of gates, channel by channel, and against its authors' code."""
+"""Wall attention, compared with products of gates and with its authors' code."""
 
 import math
 import sys
@@ -23,17 +23,17 @@ LAYER = 1
 
 def build(initial_bias: float = 2.0, heads: int = 2, width: int = 3) -> Wall:
     torch.manual_seed(6)
-    shape = Geometry(width=heads * width, heads=heads, layers=2, train_length=9)
-    encoding = Wall(shape, initial_bias=initial_bias).double()
+    geometry = Geometry(width=heads * width, heads=heads, layers=2, train_length=9)
+    encoding = Wall(geometry, initial_bias=initial_bias).double()
     encoding.weight.data = torch.randn(encoding.weight.shape, dtype=torch.float64)
     return encoding
 
 
 def inputs(encoding: Wall, length: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(length)
-    shape = encoding.geometry
-    x = torch.randn(2, length, shape.width, generator=generator, dtype=torch.float64)
-    size = (2, 2, shape.heads, length, shape.head_width)
+    geometry = encoding.geometry
+    x = torch.randn(2, length, geometry.width, generator=generator, dtype=torch.float64)
+    size = (2, 2, geometry.heads, length, geometry.head_width)
     q, k = torch.randn(size, generator=generator, dtype=torch.float64).unbind(0)
     return x, q, k
 
@@ -68,7 +68,7 @@ def test_scores_are_sums_over_channels_of_products_of_gates() -> None:
 
 @pytest.fixture
 def authors_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tensor]:
-    """Their reference in PyTorch; the package imports Triton, so only this file is executed."""
+    """Return the reference in PyTorch from its file, because the package imports Triton."""
     package = find_spec("fla")
     assert package is not None and package.origin is not None
 
@@ -109,18 +109,18 @@ def test_blocks_equal_the_reference() -> None:
 
 @pytest.mark.parametrize("initial_bias", [-20.0, 0.0, 8.0])
 def test_float32_equals_float64_over_any_range_of_gates(initial_bias: float) -> None:
-    """With a bias of -20, cumulative sums reach -18,000, far beyond the exponents of float32."""
+    """With a bias of -20, cumulative sums reach -18,000, where exponentials underflow."""
     encoding, length = build(initial_bias), 901
     x, q, k = inputs(encoding, length)
     exact = bias_of(encoding, x, q[:, :, -70:], k).tril(length - 70)
-    inexact = encoding.float()
-    actual = bias_of(inexact, x.float(), q[:, :, -70:].float(), k.float())
+    in_float32 = encoding.float()
+    actual = bias_of(in_float32, x.float(), q[:, :, -70:].float(), k.float())
     assert actual.dtype == torch.float32 and actual.isfinite().all()
     torch.testing.assert_close(
         actual.tril(length - 70).double(), exact, rtol=0, atol=3e-5 if initial_bias else 1e-4
     )
     actual.sum().backward()
-    for parameter in inexact.parameters():
+    for parameter in in_float32.parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all()
 
 
@@ -128,6 +128,6 @@ def test_open_gates_give_no_bias_and_the_initial_gates_are_nearly_open() -> None
     encoding = build(initial_bias=60.0)
     x, q, k = inputs(encoding, 40)
     assert bias_of(encoding, x, q, k).tril().abs().max() < 1e-12
-    shape = Geometry(width=8, heads=2, layers=2, train_length=9)
-    gates = torch.nn.functional.logsigmoid(Wall(shape).gate_bias.double())
+    geometry = Geometry(width=8, heads=2, layers=2, train_length=9)
+    gates = torch.nn.functional.logsigmoid(Wall(geometry).gate_bias.double())
     assert gates.flatten().tolist() == pytest.approx([-0.000335406] * 16, rel=1e-5)

@@ -1,4 +1,4 @@
-"""Encodings that modify other encodings, against plain computations."""
+"""Encodings that modify other encodings, compared with plain computations."""
 
 import math
 from collections.abc import Callable
@@ -66,14 +66,14 @@ def attention_output(encoding: Encoding, length: int, name: str = "reference") -
 @pytest.mark.parametrize("every", [2, 3, 6])
 def test_every_nth_layer_has_the_second_encoding(every: int) -> None:
     encoding = Interleave(GEOMETRY, first=ROPE, second=Alibi, every=every)
-    kinds = [type(encoding.at_layer(index)) for index in range(6)]
-    assert kinds == [Alibi if index % every == every - 1 else Rope for index in range(6)]
+    classes = [type(encoding.at_layer(index)) for index in range(6)]
+    assert classes == [Alibi if index % every == every - 1 else Rope for index in range(6)]
 
 
 def test_rnope_rotates_in_every_other_layer(
     configured: Configured,
 ) -> None:
-    """The whole model against RoPE with NoPE in its odd layers."""
+    """The whole model is compared with one that has NoPE in its odd layers."""
     config = configured("encoding=rnope", "model.layers=4")
     model, plain = (build_model(config, 50).double() for _ in range(2))
 
@@ -111,10 +111,10 @@ def test_interleave_rejects_two_encodings_without_positions() -> None:
 def test_a_pattern_is_repeated_over_the_layers(
     pattern: str | list[str], last: Literal["S", "L"] | None, layers: int, expected: str
 ) -> None:
-    shape = replace(GEOMETRY, layers=layers)
-    encoding = Interleave(shape, first=ROPE, second=Alibi, pattern=pattern, last=last)
-    kinds = [type(encoding.at_layer(index)) for index in range(layers)]
-    assert kinds == [Rope if letter == "S" else Alibi for letter in expected]
+    geometry = replace(GEOMETRY, layers=layers)
+    encoding = Interleave(geometry, first=ROPE, second=Alibi, pattern=pattern, last=last)
+    classes = [type(encoding.at_layer(index)) for index in range(layers)]
+    assert classes == [Rope if letter == "S" else Alibi for letter in expected]
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_window_is_a_softmax_over_the_last_keys(
 def test_the_smaller_of_two_windows_applies() -> None:
     inner = partial(Window, inner=ROPE, size=4)
     assert Window(GEOMETRY, inner=inner, size=3).window() == 3
-    in_odd_layers = partial(Interleave, first=inner, second=NoPE)
-    encoding = Window(GEOMETRY, inner=in_odd_layers, size=9)
+    in_even_layers = partial(Interleave, first=inner, second=NoPE)
+    encoding = Window(GEOMETRY, inner=in_even_layers, size=9)
     assert [encoding.at_layer(index).window() for index in range(4)] == [4, 9, 4, 9]
     with pytest.raises(ValueError, match="size=0"):
         Window(GEOMETRY, inner=ROPE, size=0)
@@ -216,9 +216,18 @@ def test_drope_scales_logits_past_the_training_length_after_dropping(
     encoding = Drope(GEOMETRY, inner=ROPE, scale=scale)
     x, q, k, _ = random_inputs(16 * factor)
     encoding.set_training_progress(1.0)
-    scaled, same = encoding.rotate(x, q, k, torch.arange(16 * factor))
+    scaled, rotated_k = encoding.rotate(x, q, k, torch.arange(16 * factor))
     torch.testing.assert_close(scaled / q, torch.full_like(q, expected), rtol=1e-8, atol=0)
-    assert torch.equal(same, k)
+    assert torch.equal(rotated_k, k)
+
+
+def test_drope_has_no_maximum_length_once_a_table_of_positions_is_dropped() -> None:
+    encoding = Drope(GEOMETRY, inner=Learned)
+    assert encoding.max_length() == GEOMETRY.train_length and "any_length" in encoding.limitations
+    encoding.set_training_progress(1.0)
+    assert encoding.max_length() is None and [*encoding.limitations] == ["prefix_consistent"]
+    x = torch.zeros(1, 100, GEOMETRY.width)
+    assert torch.equal(encoding.embed(x, torch.arange(100)), x)
 
 
 def test_drope_rejects_an_inner_encoding_with_nothing_to_drop() -> None:
@@ -237,7 +246,7 @@ def test_saved_weights_record_that_the_encoding_was_dropped() -> None:
 
 
 def test_draws_are_sorted_distinct_and_uniform() -> None:
-    """Against the expected minimum, gap and maximum of 40 draws from 2048."""
+    """Compare with the expected minimum, gap and maximum of 40 draws from 2048."""
     geometry = Geometry(width=32, heads=4, layers=1, train_length=40)
     encoding = Randomized(geometry, inner=SINUSOIDAL, max_length=2048)
     torch.manual_seed(0)
@@ -375,8 +384,11 @@ def test_randomized_rejects_encodings_without_positions_to_replace(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Randomized(GEOMETRY, inner=inner, max_length=64)
-    inside = partial(Randomized, inner=Alibi, max_length=64)
-    for make in (partial(Interleave, first=inside, second=NoPE), partial(Untied, inner=inside)):
+    randomized = partial(Randomized, inner=Alibi, max_length=64)
+    for make in (
+        partial(Interleave, first=randomized, second=NoPE),
+        partial(Untied, inner=randomized),
+    ):
         with pytest.raises(ValueError, match=r"Randomized .* before the first layer"):
             make(GEOMETRY)
 
@@ -385,7 +397,7 @@ def test_randomized_rejects_encodings_without_positions_to_replace(
     ("inner", "per_layer"),
     [(partial(Window, inner=T5, size=4), 32 * 4), (TransformerXL, 32 * 32 + 2 * 32)],
 )
-def test_untied_has_no_parameters_that_no_layer_uses(
+def test_every_parameter_of_untied_is_used_by_a_layer(
     inner: EncodingFactory, per_layer: int
 ) -> None:
     encoding = Untied(GEOMETRY, inner=inner)
@@ -419,11 +431,11 @@ def test_checks_of_the_inner_encoding_do_not_change_random_draws() -> None:
 
 
 @pytest.mark.parametrize("inner", [Alibi, Shaw, TransformerXL, Learned, partial(Dape, inner=Fire)])
-def test_randomized_accepts_encodings_of_positions(inner: EncodingFactory) -> None:
+def test_randomized_accepts_encodings_that_use_positions(inner: EncodingFactory) -> None:
     Randomized(GEOMETRY, inner=inner, max_length=16)
-    in_some_layers = partial(Interleave, first=Fox, second=inner)
+    interleaved = partial(Interleave, first=Fox, second=inner)
     if inner is not Learned:
-        Randomized(GEOMETRY, inner=in_some_layers, max_length=16)
+        Randomized(GEOMETRY, inner=interleaved, max_length=16)
 
 
 def test_wrappers_override_no_hook_that_the_inner_encoding_does_not() -> None:
