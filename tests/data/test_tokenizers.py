@@ -18,6 +18,7 @@ from posenc.config.errors import ConfigError, RunError
 from posenc.data.tokenizers import Tokenizer, load_tokenizer, subword
 from posenc.data.tokenizers.bpe import BPETrainer
 from posenc.data.tokenizers.byte import ByteTokenizer
+from posenc.data.tokenizers.library import library_errors
 from posenc.data.tokenizers.subword import pretrained
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
@@ -277,11 +278,22 @@ def test_common_steps_of_published_tokenizers_are_accepted(tmp_path: Path) -> No
     assert tokenizer.encode("a") == [0]
 
 
-def test_a_text_on_which_the_library_panics_is_an_error(tmp_path: Path) -> None:
+def test_a_text_on_which_the_library_panics_is_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     pre_tokenizer = {"type": "FixedLength", "length": 0}
     tokenizer = load_tokenizer(library_file(tmp_path, pre_tokenizer=pre_tokenizer))
     with pytest.raises(ConfigError, match="cannot encode this text: PanicException"):
         tokenizer.encode("a a")
+    assert capfd.readouterr().err == ""
+
+
+def test_other_messages_on_stderr_are_kept_while_the_library_is_called(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with library_errors("the tokenizer cannot encode this text"):
+        os.write(2, b"from another thread")
+    assert capfd.readouterr().err == "from another thread"
 
 
 def test_encode_appends_no_end_of_text_token() -> None:

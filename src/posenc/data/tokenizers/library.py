@@ -29,7 +29,7 @@ def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
 
     Raises ConfigError if the library rejects it.
     """
-    with library_errors("the tokenizers library cannot read it"), _without_panic_messages():
+    with library_errors("the tokenizers library cannot read it"):
         return HuggingFaceTokenizer.from_str(text)
 
 
@@ -38,14 +38,19 @@ def library_errors(problem: str) -> Iterator[None]:
     """Turn errors of the tokenizers library into ConfigErrors that start with `problem`.
 
     The library raises plain Exceptions and, if its Rust code panics, PanicException, which is not a
-    subclass of Exception.
+    subclass of Exception. What a panic writes to stderr is discarded.
     """
     try:
-        yield
+        with _without_panic_messages():
+            yield
     except BaseException as error:
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        if isinstance(error, Exception) or _is_panic(error):
             raise ConfigError(f"{problem}: {describe_error(error)}") from None
         raise
+
+
+def _is_panic(error: BaseException) -> bool:
+    return type(error).__name__ == "PanicException"
 
 
 def check_growth(serialized: dict[str, Any]) -> None:
@@ -83,16 +88,23 @@ def _growth(step: dict[str, Any]) -> float:
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Discard what the library writes to stderr (file descriptor 2) if it panics."""
+    """Delay what is written to stderr (file descriptor 2), and discard it after a panic."""
     try:
         stderr = os.dup(2)
     except OSError:  # there is no stderr
         yield
         return
-    with tempfile.TemporaryFile() as discarded:
-        os.dup2(discarded.fileno(), 2)
+    panicked = False
+    with tempfile.TemporaryFile() as delayed:
+        os.dup2(delayed.fileno(), 2)
         try:
             yield
+        except BaseException as error:
+            panicked = _is_panic(error)
+            raise
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
+            delayed.seek(0)
+            if not panicked and (text := delayed.read()):  # from another thread
+                os.write(2, text)
