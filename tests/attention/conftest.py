@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Encoding, Geometry
 
 GEOMETRY = Geometry(width=24, heads=3, layers=1, train_length=16)
@@ -18,7 +18,7 @@ def _layer_results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtyp
     x = torch.randn(1, len(pos), 24, generator=generator).to(dtype)
     q, k, v, weights = torch.randn(4, 1, 3, len(pos), 8, generator=generator).to(dtype).unbind(0)
     q, k, v = (tensor.requires_grad_() for tensor in (q, k, v))
-    out = get_kernel(name)(encoding.to(dtype), x, q, k, v, pos)
+    out = kernel_function(name)(encoding.to(dtype), x, q, k, v, pos)
     leaves = [q, k, v, *encoding.parameters()]
     return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import blocks
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.interleave import Interleave
@@ -56,7 +56,7 @@ def untied_fire_in_a_window() -> Encoding:
 
 def model_with(encoding: Encoding, kernel_name: str) -> Transformer:
     sizes = {"width": 32, "layers": 4, "heads": 4, "feed_forward": 64}
-    model = Transformer(50, encoding, get_kernel(kernel_name), **sizes)
+    model = Transformer(50, encoding, kernel_function(kernel_name), **sizes)
     initialize(model, 1)
     return model.double()
 

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError
-from posenc.attention.choice import KERNELS, choose, describe_choices, get_kernel, layer_choices
+from posenc.attention.choice import (
+    KERNELS,
+    choose,
+    describe_choices,
+    kernel_function,
+    layer_choices,
+)
 from posenc.config import settings
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -111,7 +117,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("causal", Alibi, "overrides bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
         ("causal", SELF_EXTEND, "overrides rotation_index"),
-        ("key_bias", Alibi, "requires bfloat16"),
+        ("key_bias", Alibi, "only in bfloat16"),
         ("toeplitz", SELF_EXTEND, "overrides rotation_index"),
         ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "overrides content_bias"),
@@ -128,7 +134,7 @@ def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reas
     q = torch.zeros(1, 4, 16, 16)
     message = f"kernel={name} does not support {type(encoding).__name__}: .*{reason}"
     with pytest.raises(UnsupportedKernelError, match=message):
-        get_kernel(name)(encoding, torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
+        kernel_function(name)(encoding, torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
     with pytest.raises(UnsupportedKernelError, match=message):
         layer_choices(name, encoding, CPU, FLOAT32)
 
@@ -136,7 +142,9 @@ def test_a_kernel_requested_by_name_never_falls_back(name: str, make: Make, reas
 def test_toeplitz_does_not_support_positions_with_gaps() -> None:
     q = torch.zeros(1, 4, 9, 16)
     with pytest.raises(UnsupportedKernelError, match="not consecutive"):
-        get_kernel("toeplitz")(Alibi(GEOMETRY), torch.zeros(1, 9, 64), q, q, q, torch.arange(9) * 2)
+        kernel_function("toeplitz")(
+            Alibi(GEOMETRY), torch.zeros(1, 9, 64), q, q, q, torch.arange(9) * 2
+        )
 
 
 def test_factored_on_a_gpu_needs_bfloat16() -> None:
@@ -150,8 +158,8 @@ def test_auto_detects_an_undeclared_dependence_on_the_query() -> None:
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, 4, 30, 16, generator=generator).double().unbind(0)
     x = torch.zeros(1, 30, 64).double()
-    expected = get_kernel("reference")(encoding, x, q, k, v, pos)
-    torch.testing.assert_close(get_kernel("auto")(encoding, x, q, k, v, pos), expected)
+    expected = kernel_function("reference")(encoding, x, q, k, v, pos)
+    torch.testing.assert_close(kernel_function("auto")(encoding, x, q, k, v, pos), expected)
 
 
 def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
@@ -166,7 +174,7 @@ def test_the_bias_is_computed_once_for_the_choice_and_the_kernel(
 
     monkeypatch.setattr(T5, "bias", counting_bias)
     q = torch.zeros(1, 4, 16, 16)
-    get_kernel("auto")(T5(GEOMETRY), torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
+    kernel_function("auto")(T5(GEOMETRY), torch.zeros(1, 16, 64), q, q, q, torch.arange(16))
     assert len(calls) == 1
 
 
@@ -174,7 +182,7 @@ def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     hybrid = Interleave(GEOMETRY, first=NoPE, second=Alibi, every=2)
     assert describe_choices(layer_choices("auto", hybrid, CPU, FLOAT32)) == (
         "layers 0, 2: causal (no bias and no window);"
-        " layers 1, 3: toeplitz (a bias that depends only on distance, or a window)"
+        " layers 1, 3: toeplitz (a bias that depends only on distance, a window, or a sink)"
     )
     assert describe_choices(layer_choices("auto", NoPE(GEOMETRY), CPU, FLOAT32)).startswith(
         "causal ("
@@ -184,7 +192,7 @@ def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
 
 def test_an_unknown_kernel_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(ValueError, match=r"'flash'.*auto, reference, causal"):
-        get_kernel("flash")
+        kernel_function("flash")
 
 
 def test_the_settings_list_every_kernel() -> None:

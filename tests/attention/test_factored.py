@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from posenc.attention import factored_blocks, reference
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.attention.factored import attend_with_extra_columns
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -95,7 +95,7 @@ def test_bfloat16_errors_do_not_accumulate_over_tokens(make: Make) -> None:
     exact.load_state_dict(encoding.state_dict())
     x = torch.randn(1, 700, 24, generator=generator)
     q, k, v, weights = torch.randn(4, 1, 3, 700, 8, generator=generator).bfloat16().unbind(0)
-    out = get_kernel("factored")(encoding, x, q, k, v, pos)
+    out = kernel_function("factored")(encoding, x, q, k, v, pos)
     expected = reference.attend(exact, x.double(), q.double(), k.double(), v.double(), pos)
     assert (out.double() - expected).abs().max() < 2**-7 * expected.abs().max()
     grads = torch.autograd.grad((out.float() * weights).sum(), list(encoding.parameters()))
@@ -136,7 +136,7 @@ def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
         expected = reference.attend(encoding, x, q, k, v, pos)
         x_, q_, k_, v_ = (tensor.to(dtype) for tensor in (x, q, k, v))
-        out = get_kernel("factored")(encoding, x_, q_, k_, v_, pos)
+        out = kernel_function("factored")(encoding, x_, q_, k_, v_, pos)
         assert (expected[0, :, 299] - v[0, :, 0]).abs().max() < 1e-9
         assert (out[:, :, 299] - expected[:, :, 299]).abs().max() < tolerance
 

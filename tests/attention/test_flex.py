@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from posenc.attention import UnsupportedKernelError, flex, reference
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.attention.toeplitz import bias_by_distance
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.bam import Bam
@@ -124,7 +124,7 @@ def test_a_layer_of_a_hybrid_has_its_own_formula() -> None:
 def test_a_cpu_is_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9)
     with pytest.raises(UnsupportedKernelError, match=r"kernel=flex does not support .* cpu"):
-        get_kernel("flex")(make(GEOMETRY), x, q, k, v, torch.arange(9))
+        kernel_function("flex")(make(GEOMETRY), x, q, k, v, torch.arange(9))
 
 
 @pytest.mark.gpu
@@ -139,7 +139,7 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
     results = []
     for name in ("reference", "flex"):
         q, k, v = (tensor.clone().requires_grad_() for tensor in qkv)
-        out = get_kernel(name)(encoding, x, q, k, v, pos)
+        out = kernel_function(name)(encoding, x, q, k, v, pos)
         loss = (out * torch.linspace(-1, 1, out.numel(), device="cuda").view_as(out)).sum()
         results.append([out, *torch.autograd.grad(loss, [q, k, v, *encoding.parameters()])])
     for expected, result in zip(*results, strict=True):
@@ -153,7 +153,7 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")
         pos = torch.arange(length, device="cuda")
-        out = get_kernel("flex")(encoding, x, q, k, v, pos)
+        out = kernel_function("flex")(encoding, x, q, k, v, pos)
         expected = reference.attend(encoding, x, q, k, v, pos)
         assert (out - expected).abs().max() < 2e-3
 
@@ -163,4 +163,4 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
 def test_biases_that_depend_on_more_than_distance_are_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
     with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):
-        get_kernel("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))
+        kernel_function("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))

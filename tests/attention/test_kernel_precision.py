@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import reference
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cable import Cable
@@ -43,7 +43,7 @@ def relative_error(
     x = torch.randn(1, length, 24, generator=generator).to(device)
     q, k, v = (tensor.to(device) for tensor in inputs)
     pos = torch.arange(length, device=device)
-    out = get_kernel(name)(encoding, x, q, k, v, pos)[:, :, -8:]
+    out = kernel_function(name)(encoding, x, q, k, v, pos)[:, :, -8:]
     expected = reference_rows(encoding, x, q, k, v)
     return ((out.double() - expected).abs().max() / expected.abs().max()).item()
 

@@ -18,7 +18,7 @@ from posenc.attention import (
     toeplitz,
     torch_operators,
 )
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
@@ -88,7 +88,7 @@ def run(name: str, encoding: Encoding, length: int, dtype: torch.dtype) -> list[
     x, q, k, v = inputs(length, dtype)
     pos = torch.arange(length)
     rotated = encoding.rotate(x, q, k, pos)
-    out = get_kernel(name)(encoding, x, *rotated, v, pos)
+    out = kernel_function(name)(encoding, x, *rotated, v, pos)
     weights = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
     leaves = [q, k, v, *encoding.parameters()] + ([x] if isinstance(encoding, Content) else [])
     return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
@@ -270,18 +270,22 @@ def test_a_bias_per_key_in_bfloat16_is_as_precise_as_toeplitz(
 
 @pytest.mark.parametrize(
     ("make", "reason"),
-    [(partial(Alibi, trainable=True), "learnable"), (T5, "learnable"), (Sandwich, "not linear")],
+    [
+        (partial(Alibi, trainable=True), "learnable"),
+        (T5, "learnable"),
+        (Sandwich, "not proportional"),
+    ],
 )
 def test_a_bias_per_key_must_be_fixed_and_proportional_to_distance(make: Make, reason: str) -> None:
     x, q, k, v = inputs(40, torch.bfloat16)
     with pytest.raises(UnsupportedKernelError, match=reason):
-        get_kernel("key_bias")(make(GEOMETRY), x, q, k, v, torch.arange(40))
+        kernel_function("key_bias")(make(GEOMETRY), x, q, k, v, torch.arange(40))
 
 
 def test_a_bias_per_key_is_not_used_where_float32_would_round_it() -> None:
     distances = torch.arange(40.0)[None]
-    assert key_bias.bias_reason(-distances) is None
-    assert key_bias.bias_reason(-distances * key_bias.MAX_BIAS) is not None
+    assert key_bias.unsupported_bias_reason(-distances) is None
+    assert key_bias.unsupported_bias_reason(-distances * key_bias.MAX_BIAS) is not None
 
 
 def test_a_toeplitz_view_is_a_block_of_the_bias() -> None:
@@ -303,4 +307,6 @@ def test_kernels_equal_the_reference_at_positions_with_gaps() -> None:
     pos = torch.arange(9) * 2
     expected = reference.attend(Alibi(GEOMETRY), x, q, k, v, pos)
     for name in ("auto", "blocks", "factored"):
-        torch.testing.assert_close(get_kernel(name)(Alibi(GEOMETRY), x, q, k, v, pos), expected)
+        torch.testing.assert_close(
+            kernel_function(name)(Alibi(GEOMETRY), x, q, k, v, pos), expected
+        )

@@ -18,7 +18,7 @@ from posenc.config.errors import ConfigError, RunError
 from posenc.data.tokenizers import Tokenizer, load_tokenizer, subword
 from posenc.data.tokenizers.bpe import BPETrainer
 from posenc.data.tokenizers.byte import ByteTokenizer
-from posenc.data.tokenizers.library import library_errors
+from posenc.data.tokenizers.huggingface import library_errors
 from posenc.data.tokenizers.subword import pretrained
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer, WordTrainer

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compositions import composed
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.config.errors import ConfigError
 from posenc.config.swaps import evaluation_swaps, normalize_swaps
 from posenc.encodings.alibi import Alibi
@@ -35,7 +35,7 @@ def largest_error(
     x = torch.randn(2, length, GEOMETRY.width, generator=generator).to(dtype)
     q, k, v = torch.randn(3, 2, HEADS, length, WIDTH, generator=generator).to(dtype).unbind(0)
     pos = encoding.positions(length, torch.device("cpu"))
-    out = get_kernel(kernel)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos).double()
+    out = kernel_function(kernel)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos).double()
     q, k, v = q.double(), k.double(), v.double()
     largest = 0.0
     for i in range(length):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc.attention import reference
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Geometry
 from posenc.encodings.chunked import Chunked
@@ -35,7 +35,7 @@ def test_chunks_do_not_attend_to_each_other(inner: EncodingFactory, size: int, l
         rotated_chunk = plain.rotate(chunk_x, chunk_q, chunk_k, chunk_pos)
         expected.append(reference.attend(plain, chunk_x, *rotated_chunk, chunk_v, chunk_pos))
     for kernel in ("reference", "auto"):
-        actual = get_kernel(kernel)(encoding, x, *rotated, v, pos)
+        actual = kernel_function(kernel)(encoding, x, *rotated, v, pos)
         torch.testing.assert_close(actual, torch.cat(expected, dim=2), rtol=0, atol=1e-12)
 
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from posenc.attention import blocks
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.attention.reference import pairwise_distances
 from posenc.config.paths import options
 from posenc.encodings.alibi import Alibi
@@ -319,7 +319,7 @@ def test_biases_depend_on_the_euclidean_distance(
     x, grad_out = randn(2, 45, 24), randn(2, 6, 45, 4, seed=5)
     q, k, v = (randn(2, 6, 45, 4, seed=seed).requires_grad_() for seed in (1, 2, 3))
     parameters = [q, k, v, *encoding.parameters()]
-    actual = get_kernel(name)(encoding, x, q, k, v, pos)
+    actual = kernel_function(name)(encoding, x, q, k, v, pos)
     expected = []
     for b in range(2):
         rows = pos[b].tolist()
@@ -335,7 +335,7 @@ def test_biases_depend_on_the_euclidean_distance(
     for gradient, oracle in zip(gradients, expected_gradients, strict=True):
         torch.testing.assert_close(gradient, oracle, rtol=1e-9, atol=1e-9)
     with torch.no_grad():
-        in_float32 = get_kernel(name)(
+        in_float32 = kernel_function(name)(
             encoding.float(), x.float(), q.float(), k.float(), v.float(), pos
         )
     torch.testing.assert_close(in_float32.double(), actual.detach(), rtol=1e-5, atol=1e-5)

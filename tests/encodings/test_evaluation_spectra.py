@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.config.components import build
 from posenc.config.paths import conf_dir, options
 from posenc.encodings.base import Geometry
@@ -61,7 +61,7 @@ def model_with(
     geometry = Geometry(width=32, heads=4, layers=2, train_length=LENGTH)
     encoding = make(geometry, spectrum=spectrum)
     sizes = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
-    model = Transformer(50, encoding, get_kernel("auto"), **sizes)
+    model = Transformer(50, encoding, kernel_function("auto"), **sizes)
     initialize(model, seed)
     return model.double().eval()
 

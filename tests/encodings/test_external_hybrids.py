@@ -21,7 +21,7 @@ from transformers.models.olmo3.modeling_olmo3 import Olmo3RotaryEmbedding
 from transformers.models.olmo3.modeling_olmo3 import apply_rotary_pos_emb as rotate_half
 from transformers.models.smollm3.modeling_smollm3 import SmolLM3RotaryEmbedding
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Encoding
 from posenc.model.block import Attention
 from posenc.model.build import build_encoding
@@ -148,7 +148,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
 
 def attention_like(theirs: torch.nn.Module) -> Attention:
     """Initialize the projections of a transformers layer and return our attention with the same."""
-    ours = Attention(HEADS * HEAD_WIDTH, HEADS, get_kernel("auto"), bias=True)
+    ours = Attention(HEADS * HEAD_WIDTH, HEADS, kernel_function("auto"), bias=True)
     projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
     for projection in projections:
         torch.nn.init.normal_(projection.weight, std=0.1)

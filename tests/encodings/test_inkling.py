@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers.models.inkling.modeling_inkling import InklingRelativeLogits
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Geometry
 from posenc.encodings.inkling import Inkling
 
@@ -39,7 +39,7 @@ def test_attention_equals_a_loop_over_tokens(
     encoding, (x, q, k, v) = build(**parameters), random_inputs()
     pos = torch.arange(LENGTH)
     layer_encoding = encoding.at_layer(layer)
-    out = get_kernel(kernel)(layer_encoding, x, *layer_encoding.rotate(x, q, k, pos), v, pos)
+    out = kernel_function(kernel)(layer_encoding, x, *layer_encoding.rotate(x, q, k, pos), v, pos)
     assert layer_encoding.window() == (7 if layer == LOCAL else None)
     extent, first_key = (7, lambda i: max(0, i - 6)) if layer == LOCAL else (13, lambda i: 0)
     n0, alpha = parameters.get("n_floor", 17), parameters.get("alpha", 0.1)

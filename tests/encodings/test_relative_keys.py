@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention import reference
-from posenc.attention.choice import get_kernel as attention_kernel
+from posenc.attention.choice import kernel_function as attention_kernel
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.relative_scores import relative_scores
 from posenc.encodings.shaw import Shaw

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.longrope import LongRope
 from posenc.encodings.pope import Pope
@@ -123,7 +123,7 @@ def test_xpos_is_finite_near_its_limit(name: str) -> None:
     length = encoding.max_length() - 1
     q, k, v = torch.randn(3, 1, 2, length, 16, requires_grad=True).unbind(0)
     pos, x = torch.arange(length), torch.zeros(1, length, 32)
-    out = get_kernel(name)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
+    out = kernel_function(name)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
     actual = torch.autograd.grad(out.square().sum(), [q, k, v])
     assert all(part.isfinite().all() for part in [out, *actual])
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import blocks
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.attention.reference import dot_products
 from posenc.check import verify_encoding
 from posenc.config.errors import ConfigError
@@ -122,7 +122,7 @@ def inputs(length: int) -> tuple[Tensor, ...]:
 
 def attend(encoding: Encoding, kernel: str, tensors: tuple[Tensor, ...], pos: Tensor) -> Tensor:
     x, q, k, v = tensors
-    return get_kernel(kernel)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
+    return kernel_function(kernel)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
 
 
 def expected_attention(distance: Distance, factor: Factor, length: int) -> Tensor:

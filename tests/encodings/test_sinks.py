@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.attention import reference
 from posenc.attention.causal import attention_with_sink_key
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fox import Fox
@@ -83,7 +83,7 @@ def test_the_logit_is_a_term_of_the_softmaxs_denominator(
 ) -> None:
     length = 19
     x, q, k, v = inputs(length)
-    out = get_kernel(kernel)(with_logits(inner), x, q, k, v, torch.arange(length))
+    out = kernel_function(kernel)(with_logits(inner), x, q, k, v, torch.arange(length))
     expected = attention_by_loop(is_visible, slopes, LOGITS[LAYER].tolist(), length)
     torch.testing.assert_close(out[0].detach(), expected, rtol=0, atol=1e-12)
 
@@ -98,7 +98,7 @@ def test_kernels_equal_the_reference_in_outputs_and_gradients(
     for name in ("reference", kernel):
         x, q, k, v = (tensor.requires_grad_() for tensor in inputs(length))
         pos = torch.arange(length)
-        out = get_kernel(name)(layer, x, *layer.rotate(x, q, k, pos), v, pos)
+        out = kernel_function(name)(layer, x, *layer.rotate(x, q, k, pos), v, pos)
         weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
         gradients = torch.autograd.grad((out * weights).sum(), [q, k, v, *layer.parameters()])
         results.append([out, *gradients])
@@ -131,7 +131,7 @@ def test_a_fixed_logit_of_0_adds_1_to_the_denominator() -> None:
     assert not list(encoding.parameters()) and not encoding.state_dict()
     x, q, _, v = inputs(5)
     for kernel in ("reference", "auto"):
-        out = get_kernel(kernel)(encoding, x, 0 * q, q, torch.ones_like(v), torch.arange(5))
+        out = kernel_function(kernel)(encoding, x, 0 * q, q, torch.ones_like(v), torch.arange(5))
         expected = torch.tensor([1 / 2, 2 / 3, 3 / 4, 4 / 5, 5 / 6], dtype=torch.float64)
         torch.testing.assert_close(out[0, 0, :, 0], expected)
 
@@ -148,7 +148,7 @@ def test_a_large_sink_takes_all_the_weight_and_a_small_one_none() -> None:
     x, q, k, v = inputs(40, torch.float32)
     pos = torch.arange(40)
     for kernel in ("reference", "toeplitz", "blocks"):
-        attend = get_kernel(kernel)
+        attend = kernel_function(kernel)
         plain = attend(NoPE(GEOMETRY), x, q, k, v, pos)
         small, large = (
             attend(Sinks(GEOMETRY, inner=NoPE, logit=s, trainable=False), x, q, k, v, pos)

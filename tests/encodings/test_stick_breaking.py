@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import reference
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.stick_breaking import StickBreaking
 from posenc.encodings.window import Window
@@ -57,7 +57,7 @@ def test_attention_is_a_product_over_the_later_keys(
     if window is not None:
         encoding = Window(GEOMETRY, inner=inner, size=window)
     x, pos = torch.zeros(1, length, 24, dtype=torch.float64), torch.arange(length)
-    actual = get_kernel(kernel)(encoding, x, q, k, v, pos)
+    actual = kernel_function(kernel)(encoding, x, q, k, v, pos)
     for h in range(3):
         for i in range(length):
             stick, out = 1.0, torch.zeros(8, dtype=torch.float64)

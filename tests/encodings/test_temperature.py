@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Geometry
 from posenc.encodings.nope import NoPE
@@ -112,7 +112,7 @@ def test_the_scores_of_the_inner_encoding_are_scaled_but_not_its_bias(
         geometry(), inner=partial(Window, inner=inner, size=9), rule="ssmax", scale=0.7
     )
     layer = encoding.at_layer(LAYER)
-    actual = get_kernel(kernel)(layer, x, *layer.rotate(x, q, k, pos), v, pos)
+    actual = kernel_function(kernel)(layer, x, *layer.rotate(x, q, k, pos), v, pos)
     plain_q, plain_k = inner(geometry()).rotate(x, q, k, pos)
     for h, slope in enumerate([2**-4, 2**-8, 2**-2]):
         for i in range(23):

@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
@@ -57,7 +57,7 @@ def attention_output(encoding: Encoding, length: int, name: str = "reference") -
     x, q, k, v = random_inputs(length)
     pos = encoding.positions(length, x.device)
     x = encoding.embed(x, pos)
-    return get_kernel(name)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
+    return kernel_function(name)(encoding, x, *encoding.rotate(x, q, k, pos), v, pos)
 
 
 # Interleave and Untied
@@ -163,7 +163,7 @@ def test_a_window_is_a_softmax_over_the_last_keys(
     x, q, k, v = random_inputs(20)
     pos = torch.arange(20)
     rotated_q, rotated_k = inner(GEOMETRY).rotate(x, q, k, pos)
-    actual = get_kernel(name)(encoding, x, rotated_q, rotated_k, v, pos)
+    actual = kernel_function(name)(encoding, x, rotated_q, rotated_k, v, pos)
     for h in range(4):
         slope = 2.0 ** (-2 * (h + 1)) if inner is Alibi else 0.0
         for i in range(20):
@@ -292,7 +292,7 @@ def test_distances_become_offsets_of_one_draw_and_stay_toeplitz(name: str) -> No
     assert encoding.sampler.offsets is not None
     offsets = encoding.sampler.offsets.tolist()
     assert offsets[0] == 0 and sorted(set(offsets)) == offsets and offsets != list(range(8))
-    actual = get_kernel(name)(encoding.at_layer(1), x, q, k, v, torch.arange(8))
+    actual = kernel_function(name)(encoding.at_layer(1), x, q, k, v, torch.arange(8))
     for h in range(4):
         for i in range(8):
             distances = torch.tensor([offsets[i - j] for j in range(i + 1)])

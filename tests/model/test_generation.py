@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compositions import composed, encoding_params
-from posenc.check.under_test import EncodingUnderTest, random_tokens
+from posenc.check.encoding_under_test import EncodingUnderTest, random_tokens
 from posenc.cli.check import SMALL_MODEL
 from posenc.config.paths import options
 from posenc.encodings.base import Encoding
@@ -34,7 +34,7 @@ def build(*overrides: str) -> Decoder:
     """Return a float64 model of four layers in evaluation mode."""
     config = composed(*SMALL_MODEL, *overrides)
     config.modules = []
-    return EncodingUnderTest(config, "").model({})
+    return EncodingUnderTest(config, "").build_model({})
 
 
 @torch.no_grad()
@@ -64,7 +64,7 @@ def test_every_spectrum_predicts_the_same_with_and_without_a_cache(name: str) ->
     rope = composed("encoding=rope", f"encoding/spectrum={name}")
     config.encoding.inner.spectrum = rope.encoding.spectrum
     config.modules = []
-    model = EncodingUnderTest(config, "").model({})
+    model = EncodingUnderTest(config, "").build_model({})
     reason = cache_unsupported_reason(model.encoding)
     assert (reason is not None) == (name in LENGTH_DEPENDENT_SPECTRA)
     assert largest_difference(model) < 1e-9

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RotaryEmbedding
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.model.block import Attention
 from posenc.model.build import build_encoding, build_model
 
@@ -28,7 +28,7 @@ def test_attention_equals_that_of_qwen3(configured: Configured, kernel: str) -> 
     )
     settings._attn_implementation = "eager"
     theirs = Qwen3Attention(settings, layer_idx=0)
-    ours = Attention(WIDTH, HEADS, get_kernel(kernel), bias=False, qk_norm=True)
+    ours = Attention(WIDTH, HEADS, kernel_function(kernel), bias=False, qk_norm=True)
     with torch.no_grad():
         for norm in (theirs.q_norm, theirs.k_norm):
             norm.weight.copy_(torch.rand(HEAD_WIDTH) + 0.5)

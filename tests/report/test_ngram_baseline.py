@@ -70,7 +70,7 @@ def test_the_finding_and_the_limitations_name_encodings_that_are_worse_than_a_tr
         (path / "ngrams.json").write_text(json.dumps({"rows": [ngram]}))
     write_report(tmp_path / "sweep", console, full=True)
     text = " ".join(printed(console).split())
-    assert text.startswith("L = 64: 1 of 2 encodings worse than the 3-gram model (nope).")
+    assert text.startswith("L = 64: 1 of 2 encodings is worse than the 3-gram model (nope).")
     assert "L = 64: nope had a higher perplexity than a 3-gram model" in text
 
 

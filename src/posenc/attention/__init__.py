@@ -20,11 +20,11 @@ from torch import Tensor
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 
-Kernel = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+KernelFunction = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class UnsupportedKernelError(ConfigError, ValueError):
-    """Raised if a kernel that was requested by name does not support the encoding."""
+    """Raised if a kernel does not support the encoding, or a bias that it computes for an input."""
 
     def __init__(self, kernel: str, encoding: Encoding, reason: str) -> None:
         name, self.reason = type(encoding).__name__, reason

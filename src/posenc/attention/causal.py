@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
-from posenc.attention.reference import overridden_hook, score_dtype
+from posenc.attention.reference import overridden_hook_reason, score_dtype
 from posenc.encodings.base import Encoding
 
 
@@ -21,7 +21,7 @@ def unsupported_reason(
     It supports encodings that act on attention only through `rotate` and, on a GPU, `sink`.
     """
     hooks = ("rotation_index", "bias", "content_bias", "normalize", "value_bias", "mask")
-    if reason := overridden_hook(encoding, *hooks):
+    if reason := overridden_hook_reason(encoding, *hooks):
         return reason
     if device.type == "cpu" and encoding.overrides("sink"):
         return "on a CPU, toeplitz computes its sink with fewer operations"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import (
-    Kernel,
+    KernelFunction,
     UnsupportedKernelError,
     blocks,
     causal,
@@ -21,11 +21,11 @@ from posenc.attention import (
 )
 from posenc.encodings.base import Encoding, layer_encodings
 
-AUTO = {
+AUTO_KERNELS = {
     "cpu": {
         "causal": "no bias and no window",
         "key_bias": "a bias proportional to distance, in bfloat16",
-        "toeplitz": "a bias that depends only on distance, or a window",
+        "toeplitz": "a bias that depends only on distance, a window, or a sink",
         "factored": "a low-rank bias",
         "blocks": "any encoding",
     },
@@ -37,9 +37,9 @@ AUTO = {
 }
 """Device -> kernels, in order of preference -> what each is used for.
 
-`auto` uses the first kernel that supports the encoding. Each kernel's `unsupported_reason` has the
-exact conditions. On a GPU, `flex` is used only on request, because it has not been compared with
-the others.
+`auto` uses the first kernel that supports the encoding; `choose` and each kernel's
+`unsupported_reason` have the exact conditions. On a GPU, `flex` is used only on request, because it
+has not been compared with the others.
 """
 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
@@ -82,12 +82,12 @@ def choose(
     """
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
-    for name, supported in AUTO.get(device.type, AUTO["cuda"]).items():
+    for name, use_case in AUTO_KERNELS.get(device.type, AUTO_KERNELS["cuda"]).items():
         reason, bias = check_support(name, encoding, device, dtype, pos)
         if reason is None and name == "factored":
             reason = factored.too_wide_reason(encoding, device, pos)
         if reason is None:
-            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else supported, bias)
+            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else use_case, bias)
         rejected.append(f"not {name}: {reason}")
     raise AssertionError("blocks supports every encoding")
 
@@ -108,7 +108,7 @@ def check_support(
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
     if bias is None:
         return toeplitz.QUERY_DEPENDENT_REASON, None
-    return (key_bias.bias_reason(bias) if name == "key_bias" else None), bias
+    return (key_bias.unsupported_bias_reason(bias) if name == "key_bias" else None), bias
 
 
 def resolve_kernel(
@@ -132,7 +132,7 @@ def resolve_kernel(
     return KernelChoice(name, "requested", bias)
 
 
-def get_kernel(name: str) -> Kernel:
+def kernel_function(name: str) -> KernelFunction:
     """Return the attention function for kernel=`name`.
 
     The returned function raises the same errors as `resolve_kernel`. Raises ValueError for an

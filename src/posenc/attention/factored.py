@@ -14,7 +14,7 @@ from posenc.attention import UnsupportedKernelError
 from posenc.attention.causal import causal_attention
 from posenc.attention.factored_blocks import low_rank_attention
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
-from posenc.attention.reference import overridden_hook
+from posenc.attention.reference import overridden_hook_reason
 from posenc.encodings.base import Encoding, Factors
 
 NUM_PARTS = 3
@@ -40,7 +40,8 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why attention cannot be computed from the factors of the bias, or None if it can."""
     if not encoding.overrides("bias_factors"):
         return "its bias does not factorize"
-    if reason := overridden_hook(encoding, "rotation_index", "normalize", "value_bias", "mask"):
+    hooks = ("rotation_index", "normalize", "value_bias", "mask")
+    if reason := overridden_hook_reason(encoding, *hooks):
         return reason
     if encoding.overrides("sink"):
         return "it has a sink, and its factors give the scores only up to a constant per query"
@@ -76,16 +77,26 @@ def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
     return encoding.bias_factors(x, states, states, pos[:1])
 
 
+def bias_factors(
+    kernel: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor
+) -> Factors:
+    """Return the encoding's factors for this input.
+
+    Raises UnsupportedKernelError if there are none, although `sample_factors` returned some.
+    """
+    factors = encoding.bias_factors(x, q, k, pos)
+    if factors is None:
+        reason = "its bias does not factorize for this input"
+        raise UnsupportedKernelError(kernel, encoding, reason)
+    return factors
+
+
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
     """Return attention as `reference.attend` defines it.
 
     Raises UnsupportedKernelError if the bias of this input does not factorize.
     """
-    factors = encoding.bias_factors(x, q, k, pos)
-    if factors is None:  # sample_factors returned factors, but this input has none
-        reason = "its bias does not factorize for this input"
-        raise UnsupportedKernelError("factored", encoding, reason)
-    query_factors, key_factors = factors
+    query_factors, key_factors = bias_factors("factored", encoding, x, q, k, pos)
     shape = (*q.shape[:3], -1)
     query_factors = None if query_factors is None else query_factors.double().expand(shape)
     key_factors = key_factors.double().expand(shape)

@@ -94,7 +94,7 @@ class LowRankAttention(torch.autograd.Function):
         return (
             *grad_qkv,
             backward.factors.grad_query_factors,
-            backward.factors.increments.diff(dim=2),
+            backward.factors.crossing_sums.diff(dim=2),
             None,
         )
 

@@ -38,8 +38,8 @@ class FactorGradients:
     holds with q and k exchanged. If `query_factors` is None, they are ones.
 
     Query factors, such as positions, can be much larger than the biases. A rectangle therefore sums
-    Q_i dS_ij as (Q_i - Q_s) dS_ij plus Q_s dS_ij, where s is its first row. If the bias of a
-    distant pair is small because large terms cancel, the rounding errors of dS cancel as well.
+    Q_i dS_ij as (Q_i - Q_s) dS_ij plus Q_s dS_ij, where s is its first row: fused attention sums
+    the first term in low precision, where a large Q_i would multiply its rounding errors.
     """
 
     def __init__(
@@ -52,23 +52,26 @@ class FactorGradients:
     ) -> None:
         self.query_factors, self.key_factors = query_factors, key_factors
         # G; its differences are the gradient of the key factors.
-        self.increments = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
+        self.crossing_sums = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
         self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
         self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
         # Each range of extra columns has values in either q or k; the gradient of the same columns
         # of the other is a sum of dS.
         starts = list(accumulate([self.rank, 1, self.rank], initial=self.width))
-        self.by_key, self.row_sums, self.by_query = map(slice, starts, starts[1:])
-        self.column_sums = slice(starts[-1], starts[-1] + 1)
-        last = self.row_sums if query_factors is None else self.column_sums
+        self.by_key_columns, self.row_sum_column, self.by_query_columns = map(
+            slice, starts, starts[1:]
+        )
+        self.column_sum_column = slice(starts[-1], starts[-1] + 1)
+        last = self.row_sum_column if query_factors is None else self.column_sum_column
         extra = last.stop - self.width + -last.stop % WIDTH_MULTIPLE
-        self.q, self.k = pad(q, (0, extra)), pad(k, (0, extra))
-        self.k[..., self.row_sums] = 1
-        self.q[..., self.by_key if query_factors is None else self.column_sums] = 1
+        self.wide_q, self.wide_k = pad(q, (0, extra)), pad(k, (0, extra))
+        self.wide_k[..., self.row_sum_column] = 1
+        ones = self.by_key_columns if query_factors is None else self.column_sum_column
+        self.wide_q[..., ones] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
         """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
-        return pad(tensor, (0, self.q.shape[-1] - self.width))
+        return pad(tensor, (0, self.wide_q.shape[-1] - self.width))
 
     def add_triangles(self, block: slice, grad_bias: Tensor) -> None:
         """Add the triangles on the diagonal of a block, given their dS [B, H * n, size, size]."""
@@ -81,33 +84,33 @@ class FactorGradients:
             else to_tiles(self.query_factors, block, size)
         )
         crossing = (grad.mT @ query - row_sums * query).cumsum(2)
-        self.increments[:, :, block.start + 1 : block.stop + 1] += from_tiles(crossing, heads)
+        self.crossing_sums[:, :, block.start + 1 : block.stop + 1] += from_tiles(crossing, heads)
         if self.grad_query_factors is not None:
             self.grad_query_factors[:, :, block] += from_tiles(grad @ key - row_sums * key, heads)
 
     def widened_inputs(self, rows: slice, keys: slice) -> tuple[Tensor, Tensor]:
-        """Return the widened q and k of a rectangle."""
+        """Return the widened q and k of a rectangle, as views that the next call may overwrite."""
         if self.query_factors is not None:
             relative = self.key_factors[:, :, keys] - self.key_factors[:, :, rows.start, None]
-            self.k[:, :, keys, self.by_query] = relative
+            self.wide_k[:, :, keys, self.by_query_columns] = relative
             relative = self.query_factors[:, :, rows] - self.query_factors[:, :, rows.start, None]
-            self.q[:, :, rows, self.by_key] = relative
-        return self.q[:, :, rows], self.k[:, :, keys]
+            self.wide_q[:, :, rows, self.by_key_columns] = relative
+        return self.wide_q[:, :, rows], self.wide_k[:, :, keys]
 
     def add_rectangle(self, rows: slice, keys: slice, grad_q: Tensor, grad_k: Tensor) -> None:
         """Add a rectangle, given the gradients of its widened q and k."""
-        by_key = grad_k[..., self.by_key].double() / self.scale
+        by_key = grad_k[..., self.by_key_columns].double() / self.scale
         if self.query_factors is not None:
-            column_sums = grad_k[..., self.column_sums].double() / self.scale
+            column_sums = grad_k[..., self.column_sum_column].double() / self.scale
             by_key += column_sums * self.query_factors[:, :, rows.start, None]
-        row_sums = grad_q[..., self.row_sums].double() / self.scale
+        row_sums = grad_q[..., self.row_sum_column].double() / self.scale
         by_row = (
             row_sums if self.query_factors is None else row_sums * self.query_factors[:, :, rows]
         )
-        self.increments[:, :, keys.start + 1 : keys.stop + 1] += by_key.cumsum(2)
+        self.crossing_sums[:, :, keys.start + 1 : keys.stop + 1] += by_key.cumsum(2)
         suffix_sums = by_row.flip(2).cumsum(2).flip(2)[:, :, 1:]
-        self.increments[:, :, rows.start + 1 : rows.stop] += suffix_sums
+        self.crossing_sums[:, :, rows.start + 1 : rows.stop] += suffix_sums
         if self.grad_query_factors is not None:
             relative = self.key_factors[:, :, rows] - self.key_factors[:, :, rows.start, None]
-            by_query = grad_q[..., self.by_query].double() / self.scale
+            by_query = grad_q[..., self.by_query_columns].double() / self.scale
             self.grad_query_factors[:, :, rows] += by_query - row_sums * relative

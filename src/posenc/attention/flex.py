@@ -28,9 +28,8 @@ from torch.nn.attention.flex_attention import (
 )
 from torch.nn.functional import pad
 
-from posenc.attention import UnsupportedKernelError
 from posenc.attention.bias_gradient import with_bias_gradient
-from posenc.attention.factored import not_factorable_reason, sample_factors
+from posenc.attention.factored import bias_factors, not_factorable_reason, sample_factors
 from posenc.attention.reference import score_dtype, window_size
 from posenc.attention.toeplitz import not_toeplitz_reason
 from posenc.encodings.base import Encoding, Factors
@@ -146,10 +145,7 @@ def build_score_mod(
     if bias is not None:
         return bias_score_mod(pad(bias.detach(), (0, padding)))
     if encoding.overrides("content_bias"):
-        factors = encoding.bias_factors(x, q, k, pos)
-        if factors is None:  # sample_factors returned factors, but this input has none
-            reason = "its bias does not factorize for this input"
-            raise UnsupportedKernelError("flex", encoding, reason)
+        factors = bias_factors("flex", encoding, x, q, k, pos)
         return factor_score_mod(factors, q.shape[:2], padding)
     source = formula_source(encoding)
     if source is None:

@@ -23,31 +23,37 @@ def unsupported_reason(
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it does.
 
-    `bias_reason` then checks the values of the bias.
+    `unsupported_bias_reason` then checks the values of the bias.
     """
     if not fused_sdpa.masks_later_keys(device):
-        return f"it needs PyTorch's fused CPU attention, which is not available on {device.type}"
+        return f"PyTorch's fused CPU attention is not available (device: {device.type})"
     if dtype != torch.bfloat16:
-        return "it requires bfloat16, because the biases of distant keys are rounded"
+        return "it rounds the biases of distant keys, which is precise enough only in bfloat16"
     if encoding.window() is not None or encoding.overrides("sink"):
         return "it has a window or a sink"
     return not_toeplitz_reason(encoding, pos)
 
 
-def bias_reason(bias: Tensor) -> str | None:
+def unsupported_bias_reason(bias: Tensor) -> str | None:
     """Return why the kernel does not support the bias [H, T] by distance, or None if it does."""
     if bias.requires_grad:
         return "its bias is learnable"
-    if bias.shape[1] < 2 or bias.abs().max() > MAX_BIAS:
-        return f"there is only one token, or its bias exceeds {MAX_BIAS:,.0f}"
+    if bias.shape[1] < 2:
+        return "there is only one token"
+    if bias.abs().max() > MAX_BIAS:
+        return f"its bias exceeds {MAX_BIAS:,.0f}"
     distance = torch.arange(bias.shape[1], device=bias.device)
-    return None if torch.equal(bias, bias[:, 1:2] * distance) else "its bias is not linear"
+    return (
+        None
+        if torch.equal(bias, bias[:, 1:2] * distance)
+        else "its bias is not proportional to distance"
+    )
 
 
 def attend(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, with a bias that `bias_reason` accepts."""
+    """Return attention as `reference.attend` defines it, with a bias that is supported."""
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     return KeyBiasAttention.apply(q, k, values, bias, v.shape[-1] ** -0.5)[..., : v.shape[-1]]
 

@@ -25,7 +25,7 @@ def unsupported_reason(
     """Return None: every encoding is supported."""
 
 
-def overridden_hook(encoding: Encoding, *hooks: str) -> str | None:
+def overridden_hook_reason(encoding: Encoding, *hooks: str) -> str | None:
     """Return a reason to reject an encoding that overrides one of the hooks, else None."""
     return next((f"it overrides {hook}" for hook in hooks if encoding.overrides(hook)), None)
 
@@ -120,7 +120,7 @@ def attention_weights(encoding: Encoding, scores: Tensor) -> Tensor:
 def score_bias(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor, rows: slice, keys: slice
 ) -> Tensor | None:
-    """Return the sum of `bias` and `content_bias` [B|1, H, R, K], in float32 or wider.
+    """Return the sum of `bias` and `content_bias` [B or 1, H, R, K], in float32 or wider.
 
     Returns None if the encoding has neither.
     """
@@ -141,10 +141,10 @@ def score_bias(
 def bias_arguments(
     heads: int, pos: Tensor, rows: slice, keys: slice, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the head [H, 1, 1], distance and query position that `Encoding.bias` is called with.
+    """Return the head indices [H, 1, 1], distances and query positions for `Encoding.bias`.
 
-    For positions [T], the distance is [R, K] and the query position [R, 1]. For coordinates
-    [B, T, axes], they are [B, 1, R, K] and [B, 1, R, 1], and the query position is the distance of
+    For positions [T], distances are [R, K] and query positions [R, 1]. For coordinates
+    [B, T, axes], they are [B, 1, R, K] and [B, 1, R, 1], and a query position is the distance of
     the query from the origin.
     """
     head = torch.arange(heads, device=pos.device)[:, None, None]

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from posenc.attention import fused_sdpa
 from posenc.attention.fused_sdpa import QueryBlock
-from posenc.attention.reference import overridden_hook, score_dtype, window_size
+from posenc.attention.reference import overridden_hook_reason, score_dtype, window_size
 from posenc.encodings.base import Encoding
 
 FORWARD_ROWS = 256
@@ -38,7 +38,7 @@ def unsupported_reason(
 def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why attention is more than a softmax of scores with a Toeplitz bias, or None."""
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
-    if reason := overridden_hook(encoding, *hooks):
+    if reason := overridden_hook_reason(encoding, *hooks):
         return reason
     limitation = encoding.limitations.get("shift_invariant")
     if encoding.overrides("bias") and limitation is not None:

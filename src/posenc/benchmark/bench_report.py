@@ -11,23 +11,23 @@ from rich.text import Text
 
 from posenc.benchmark.bench_results import compare_kernels, kernel_table
 from posenc.benchmark.bench_settings import PASS_TITLES
-from posenc.benchmark.cost_figure import cost_figure
+from posenc.benchmark.cost_figure import cost_figure, row_label
 from posenc.config.errors import plural
 from posenc.report.page import Commands, Links, Page, Paragraph, Section
 from posenc.report.table import Column, Table, records_csv
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import check_entries, write_atomic, write_json
+from posenc.runs.files import reject_special_files, write_atomic, write_json
 from posenc.runs.row_types import Row
 
 NOTE = (
     "ms and tokens/s are medians over the rounds. ratio is the time divided by the time of the"
     " first row in the same table, computed within each round; the table shows its median and"
     " range over the rounds. peak MB is the extra peak memory of the pass, measured in a separate"
-    " process, excluding weights and optimizer state. utilization is the model's FLOP/s divided by"
-    " the FLOP/s of a matrix product timed in the same rounds; docs/benchmarks.md explains how"
-    " FLOPs are counted."
+    " process, excluding weights, optimizer state and, on a CPU, gradients. utilization is the"
+    " model's FLOP/s divided by the FLOP/s of a matrix product timed in the same rounds; how FLOPs"
+    " are counted is explained in posenc/model/flops.py."
 )
-QUESTION = "How much time and memory does each positional encoding take?"
+DEFAULT_QUESTION = "How much time and memory does each positional encoding take?"
 
 
 def write_benchmark(
@@ -41,7 +41,7 @@ def write_benchmark(
     `limitations`, and the `source` of published costs. The contents of all files are created before
     any file is written. Raises RunError if the folder is a symbolic link.
     """
-    check_entries([folder])
+    reject_special_files([folder])
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
     files: dict[str, str | bytes] = {
         "bench.md": _markdown(rows, command, about),
@@ -160,36 +160,37 @@ def _page(
     ]
     if comparisons:
         sections.insert(1, Section("comparison", "Comparisons", comparisons))
-    question = about.get("question") or QUESTION
+    question = about.get("question") or DEFAULT_QUESTION
     return Page(about["title"], question, sections, finding=finding(rows))
 
 
 def finding(rows: Sequence[Row]) -> str:
     """Return a sentence that summarizes the last table: the last pass at the longest length.
 
-    It gives the time of the first variant, and the smallest and the largest ratio to it, with their
+    It gives the time of the first row, and the smallest and the largest ratio to it, with their
     ranges over the rounds.
     """
     title, (first, *others) = _groups(rows)[-1]
-    group = [first, *others]
-    text = f"{title}: {_variant(first, group)} takes {_milliseconds(first['milliseconds'])} ms"
+    text = f"{title}: {row_label(first, rows)} takes {_milliseconds(first['milliseconds'])} ms"
+    if not others:
+        return f"{text}."
     ordered = sorted(others, key=lambda row: row["ratio"])
+    names = [row_label(row, rows) for row in ordered]
     ratios = [
-        f"{_variant(row, group)} {row['ratio']:.2f} times as long"
+        f"{row['ratio']:.2f} times as long"
         f" ({row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f})"
-        for row in (ordered if len(ordered) < 2 else [ordered[0], ordered[-1]])
+        for row in ordered
     ]
-    return f"{text}; {', '.join(ratios)}." if ratios else f"{text}."
-
-
-def _variant(row: Row, group: Sequence[Row]) -> str:
-    """Return the encoding of a row, and its kernel if it was measured with several."""
-    several = sum(other["encoding"] == row["encoding"] for other in group) > 1
-    return f"{row['encoding']} (kernel={row['kernel']})" if several else row["encoding"]
+    if len(others) == 1:
+        return f"{text}; {names[0]} takes {ratios[0]}."
+    return (
+        f"{text}; of the other {len(others)}, {names[0]} takes the least time, {ratios[0]}, and"
+        f" {names[-1]} the most, {ratios[-1]}."
+    )
 
 
 def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
-    """Return the tables that compare kernels and published costs, if there are any."""
+    """Return the tables that compare kernels with each other, and measured with published costs."""
     records = compare_kernels(rows)
     return [*([kernel_table(records)] if records else []), *published_tables(rows, about)]
 

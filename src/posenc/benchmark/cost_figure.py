@@ -9,7 +9,7 @@ import numpy as np
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.report.chart import TICK_LABEL, linear_ticks, log_ticks
 from posenc.report.encoding_styles import Style, line_styles
-from posenc.report.vega_figure import GRAY, WIDTH, Figure, Layers, Panel
+from posenc.report.vega_figure import GRAY, WIDTH, Figure, Panel, PanelChart
 from posenc.runs.row_types import Row
 
 MARKER_HEIGHT = 15  # pixels
@@ -33,15 +33,15 @@ def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
     """Yield the chart's rows: measured ratios with their ranges, and published ratios."""
     for row in rows:
         if row["pass"] == pass_:
-            key = {"encoding": _row_label(row, rows), "length": f"L = {row['length']}"}
-            ends = {"low": row["ratio_lowest"], "high": row["ratio_highest"]}
-            yield {**key, "ratio": row["ratio"], **ends}
+            key = {"encoding": row_label(row, rows), "length": f"L = {row['length']}"}
+            bounds = {"low": row["ratio_lowest"], "high": row["ratio_highest"]}
+            yield {**key, "ratio": row["ratio"], **bounds}
             if row["published_ratio"] is not None:
                 yield {**key, "ratio": row["published_ratio"], "published": True}
 
 
-def _panel(rows: Sequence[Row], pass_: str) -> Layers:
-    names = list(dict.fromkeys(_row_label(row, rows) for row in rows))
+def _panel(rows: Sequence[Row], pass_: str) -> PanelChart:
+    names = list(dict.fromkeys(row_label(row, rows) for row in rows))
     lengths = [f"L = {length}" for length in sorted({row["length"] for row in rows})]
     low, high = _axis_range(rows)
     kind, ticks = ("log", log_ticks) if high > MAX_LINEAR_RATIO else ("linear", linear_ticks)
@@ -80,7 +80,7 @@ def _style_channel(channel: Any, attribute: str, rows: Sequence[Row]) -> Any:
 
 def _styles(rows: Sequence[Row]) -> dict[str, Style]:
     """Return the style of each row label, the same as in the reports of experiments."""
-    return line_styles({_row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows})
+    return line_styles({row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows})
 
 
 def _size_channel(lengths: Sequence[str]) -> alt.Size | alt.SizeValue:
@@ -100,7 +100,7 @@ def _axis_range(rows: Sequence[Row]) -> tuple[float, float]:
     return 0.9 * low, 1.1 * max(1, *published, *(row["ratio_highest"] for row in rows))
 
 
-def _row_label(row: Row, rows: Sequence[Row]) -> str:
+def row_label(row: Row, rows: Sequence[Row]) -> str:
     """Return the label of a row's encoding, plus its kernel if several kernels were measured."""
     kernels = {other["kernel"] for other in rows if other["encoding"] == row["encoding"]}
-    return f"{row['encoding']}, {row['kernel']}" if len(kernels) > 1 else row["encoding"]
+    return f"{row['encoding']} (kernel={row['kernel']})" if len(kernels) > 1 else row["encoding"]

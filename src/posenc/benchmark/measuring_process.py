@@ -17,7 +17,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import answer_request
@@ -137,7 +137,7 @@ class BenchmarkedAttention:
     def __init__(self, config: DictConfig) -> None:
         self.device, self.precision = select_device(config), config.precision
         encoding = build_encoding(config, list(config.modules)).to(self.device)
-        self.kernel, self.layer = get_kernel(config.kernel), encoding.at_layer(0)
+        self.kernel, self.layer = kernel_function(config.kernel), encoding.at_layer(0)
         sequences, _ = sequences_per_step(config)
         geometry, length = encoding.geometry, config.train_length
         self.pos = encoding.positions(length, self.device)

@@ -11,7 +11,7 @@ from typing import Any
 
 from posenc.benchmark.subprocess_calls import answer_request, call_module
 
-TINY_RUN = [
+TINY_RUN_OVERRIDES = [
     "model=tiny",
     "model.width=16",
     "model.feed_forward=16",
@@ -43,7 +43,7 @@ def _train(request: dict[str, Any]) -> Iterator[float]:
     from posenc.training.trainer import build_trainer
 
     torch.set_num_threads(1)
-    config = compose("train", TINY_RUN)
+    config = compose("train", TINY_RUN_OVERRIDES)
     steps = training_steps(config)
     tokens = torch.zeros(1, config.train_length, dtype=torch.long)
     batches: Any = [(tokens, tokens, tokens.numel())] * steps.total

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from posenc.attention import Kernel
+from posenc.attention import KernelFunction
 from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
 from posenc.attention.precision import attention_dtype, autocast
@@ -32,7 +32,10 @@ product is not used, 0.2 was measured; the estimate is too high there.
 
 
 TRACED_LAYERS = 4
-"""How many layers are traced if all are equal; every other layer saves as much as the last one."""
+"""The number of layers that are traced if all are equal.
+
+Each further layer is assumed to save as much as the last traced one.
+"""
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
 """An encoding that overrides one of these hooks may have a different bias for each sequence."""
 
@@ -154,10 +157,10 @@ def saved_activation_bytes(
     """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
-    in blocks of rows, tracing many sequences takes seconds, because there are many blocks. The
-    result is then extrapolated from one and two sequences, unless each sequence may have its own
-    bias: all sequences share the bias, and everything else is proportional to their number. Raises
-    DataDependentOutputException if the encoding branches on values.
+    in blocks of rows, tracing many sequences takes seconds, because there are many blocks. If all
+    sequences share one bias, the result is then extrapolated linearly from one and two sequences,
+    because everything else is proportional to their number. Raises DataDependentOutputException if
+    the encoding branches on values.
     """
     encoding = build_encoding(config, list(config.modules))
     device = torch.device("cuda" if gpu else "cpu")
@@ -185,16 +188,18 @@ def _saved_bytes(
         model = build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
         model.embedding = _ZeroEmbedding(config.model.width)
         tokens = torch.zeros(sequences, length, dtype=torch.long)
-        by_layer: list[int] = []
+        cumulative_bytes: list[int] = []
         num_layers = len(model.blocks)
         if num_layers > TRACED_LAYERS and _layers_are_equal(model, choices):
             model.blocks = model.blocks[:TRACED_LAYERS]
         for block in model.blocks:
-            block.register_forward_hook(lambda *_: by_layer.append(saved.nbytes_excluding(model)))
+            block.register_forward_hook(
+                lambda *_: cumulative_bytes.append(saved.nbytes_excluding(model))
+            )
         with hooks, autocast(config.precision, torch.device("cpu")):
             model.hidden_states(tokens)
-    untraced = num_layers - len(by_layer)
-    extra = untraced * (by_layer[-1] - by_layer[-2]) if untraced else 0
+    untraced = num_layers - len(cumulative_bytes)
+    extra = untraced * (cumulative_bytes[-1] - cumulative_bytes[-2]) if untraced else 0
     return saved.nbytes_excluding(model) + extra
 
 
@@ -243,7 +248,7 @@ class _ZeroEmbedding(nn.Module):
         return torch.zeros(*tokens.shape, self.width, requires_grad=True)
 
 
-def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages) -> Kernel:
+def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages) -> KernelFunction:
     """Return a kernel that uses the given choice for each layer in turn.
 
     The choices were made beforehand because they depend on the values of positions, which fake
@@ -251,7 +256,7 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
     second of them (the first also saves the tensors they share), so later ones are not computed.
     """
     remaining = iter(choices)
-    num_layers: Counter[Hashable] = Counter()
+    num_calls: Counter[Hashable] = Counter()
     results: dict[Hashable, tuple[Tensor, int, bool]] = {}
 
     def attend(
@@ -259,8 +264,8 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
     ) -> Tensor:
         choice = next(remaining)
         key = encoding, choice.name, *((part.shape, part.dtype) for part in (x, q, k, v, pos))
-        num_layers[key] += 1
-        if num_layers[key] > 2:
+        num_calls[key] += 1
+        if num_calls[key] > 2:
             out, nbytes, out_is_saved = results[key]
             saved.extra += nbytes
             copy_of_out = torch.empty_like(out, requires_grad=True)

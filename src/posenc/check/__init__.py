@@ -6,9 +6,9 @@ import torch
 
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
+from posenc.check.encoding_under_test import EncodingUnderTest, Result, failed
 from posenc.check.hook_definitions import raising_line, verify_definitions
 from posenc.check.hook_values import verify_longer_values, verify_values
-from posenc.check.under_test import EncodingUnderTest, Result, failed
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding

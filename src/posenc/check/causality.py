@@ -8,14 +8,14 @@ from torch import Tensor
 
 from posenc.attention import reference
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
-from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
-from posenc.check.under_test import (
+from posenc.check.encoding_under_test import (
     SEED,
     max_difference,
     perturb_zero_parameters,
 )
+from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
+from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu

@@ -6,9 +6,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from posenc.check.hook_definitions import HOOKS, verify_definitions
-from posenc.check.hook_values import describe_value, verify_values
-from posenc.check.under_test import (
+from posenc.check.encoding_under_test import (
     VOCAB_SIZE,
     EncodingUnderTest,
     Result,
@@ -18,6 +16,8 @@ from posenc.check.under_test import (
     passed,
     random_tokens,
 )
+from posenc.check.hook_definitions import HOOKS, verify_definitions
+from posenc.check.hook_values import describe_value, verify_values
 from posenc.config.errors import plural
 
 LIMITATIONS = ("causal", "prefix_consistent", "shift_invariant", "any_length")
@@ -78,7 +78,7 @@ def hooks_are_overridden(under_test: EncodingUnderTest) -> Result:
 
 def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
     """shapes and dtypes are correct"""
-    verify_values(under_test.encoding({}), DTYPES)
+    verify_values(under_test.build_encoding({}), DTYPES)
     for training in (False, True):
         model, tokens = under_test.configured_model, random_tokens(under_test.train_length)
         logits = compute_logits(model, tokens, training=training)

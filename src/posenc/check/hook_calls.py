@@ -14,7 +14,7 @@ from posenc.attention.reference import (
     score_dtype,
     visible_keys,
 )
-from posenc.check.under_test import SEED
+from posenc.check.encoding_under_test import SEED
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 

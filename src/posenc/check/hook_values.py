@@ -13,9 +13,9 @@ from posenc.attention.reference import (
     rotation_index_arguments,
     score_dtype,
 )
+from posenc.check.encoding_under_test import SEED
 from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
 from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
-from posenc.check.under_test import SEED
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding, layer_encodings

@@ -9,16 +9,9 @@ import torch
 from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, reference
-from posenc.attention.choice import KERNELS, get_kernel, layer_choices
+from posenc.attention.choice import KERNELS, kernel_function, layer_choices
 from posenc.attention.reference import AttentionInputs
-from posenc.check.hook_calls import (
-    NUM_QUERIES,
-    convert,
-    distinct_layers,
-    hook_outputs,
-    random_inputs,
-)
-from posenc.check.under_test import (
+from posenc.check.encoding_under_test import (
     SEED,
     EncodingUnderTest,
     Result,
@@ -27,6 +20,13 @@ from posenc.check.under_test import (
     max_difference,
     passed,
     random_tokens,
+)
+from posenc.check.hook_calls import (
+    NUM_QUERIES,
+    convert,
+    distinct_layers,
+    hook_outputs,
+    random_inputs,
 )
 from posenc.config.errors import plural
 from posenc.encodings.base import Encoding
@@ -67,7 +67,7 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
 
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
     """gradients match finite differences"""
-    encoding = under_test.encoding({}).double()
+    encoding = under_test.build_encoding({}).double()
     hook_inputs = random_inputs(encoding, GRADCHECK_LENGTH)
     inputs = {name: getattr(hook_inputs, name).requires_grad_() for name in ("x", "q", "k", "v")}
     leaves = {**inputs, **dict(encoding.named_parameters())}
@@ -107,10 +107,10 @@ def _gradients_match(
 def kernels_agree(under_test: EncodingUnderTest) -> Result:
     """every kernel matches the reference"""
     length, changes = under_test.supported_train_length(KERNEL_TEST_LENGTH)
-    encoding = under_test.encoding(changes)
+    encoding = under_test.build_encoding(changes)
     if list(distinct_layers(encoding)) == [0]:  # all layers are alike; test two that share a bias
         changes = {**changes, "model.layers": min(2, encoding.geometry.layers)}
-    model = under_test.model(changes)
+    model = under_test.build_model(changes)
     expected = _kernel_results(model, "reference", length)
     max_errors: dict[str, float] = {}
     for kernel in _kernels_to_compare(encoding):
@@ -147,7 +147,7 @@ def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str
     model = copy.deepcopy(unused_model)
     for module in model.modules():
         if isinstance(module, Attention):
-            module.attend = get_kernel(kernel)
+            module.attend = kernel_function(kernel)
     tokens = random_tokens(length, batch=1)
     logits = compute_logits(model, tokens)
     weights = torch.linspace(-1, 1, logits.shape[-1], dtype=logits.dtype)
@@ -165,7 +165,7 @@ def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     """half precision is safe for angles and biases"""
     length, changes = under_test.supported_length(under_test.largest_position + 1)
-    encoding = under_test.encoding(changes)
+    encoding = under_test.build_encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
         length = under_test.train_length  # coordinates do not grow with the length of the sequence
     inputs = random_inputs(encoding, length)

@@ -7,7 +7,7 @@ import torch
 from omegaconf import DictConfig, ListConfig
 from torch import Tensor
 
-from posenc.check.under_test import (
+from posenc.check.encoding_under_test import (
     EXACT_TOLERANCE,
     Changes,
     EncodingUnderTest,
@@ -116,7 +116,7 @@ def _references(under_test: EncodingUnderTest, model_changes: Changes) -> Refere
     ]:
         changes = {**required, **model_changes}
         if changes not in [other for _, other in references]:
-            references.append((LogitsByCondition(under_test.model(changes), length), changes))
+            references.append((LogitsByCondition(under_test.build_model(changes), length), changes))
     return references
 
 
@@ -133,7 +133,7 @@ def _effect(
     """
     for new_value, (reference, changes) in product(alternative_values(value), references):
         try:
-            model = under_test.model({**changes, key: new_value})
+            model = under_test.build_model({**changes, key: new_value})
             other = LogitsByCondition(model, reference.length)
             if difference := reference.difference(other):
                 return f"changes the logits by {difference:.1e}"
@@ -150,14 +150,14 @@ def _effect(
 @torch.no_grad()
 def instances_are_independent(under_test: EncodingUnderTest) -> Result:
     """instances do not affect each other"""
-    model, tokens = under_test.model({}), random_tokens(under_test.train_length)
+    model, tokens = under_test.build_model({}), random_tokens(under_test.train_length)
     before = compute_logits(model, tokens)
     others: list[Changes] = [{"train_length": 2 * under_test.train_length}]
     for key, value in numeric_parameters(under_test.config.encoding, "encoding"):
         others += [{key: other} for other in alternative_values(value)[:2]]
     for changes in others:
         try:
-            compute_logits(under_test.model(changes), tokens)
+            compute_logits(under_test.build_model(changes), tokens)
         except (ConfigError, ValueError):
             continue
         if (difference := max_difference(before, compute_logits(model, tokens))) > 0:

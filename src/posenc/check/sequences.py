@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from posenc.check.causality import dependence_location
-from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
-from posenc.check.under_test import (
+from posenc.check.encoding_under_test import (
     EXACT_TOLERANCE,
     SEED,
     EncodingUnderTest,
@@ -18,6 +17,7 @@ from posenc.check.under_test import (
     passed,
     random_tokens,
 )
+from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
 from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder, seed_cpu
@@ -40,7 +40,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
     changed[:, prefix_length:] = random_tokens(length, seed=1)[:, prefix_length:]
     limitation = under_test.configured_model.encoding.limitations.get("causal")
     for kernel in COMPARED_KERNELS:
-        model = under_test.model({"kernel": kernel})
+        model = under_test.build_model({"kernel": kernel})
         a, b = (compute_logits(model, inputs)[:, :prefix_length] for inputs in (tokens, changed))
         if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
             evidence = (
@@ -57,7 +57,7 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
 def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     """outputs do not depend on sequence length"""
     length, changes = under_test.supported_length(2 * under_test.train_length)
-    model, prefix = under_test.model(changes), under_test.train_length // 2
+    model, prefix = under_test.build_model(changes), under_test.train_length // 2
     limitation = model.encoding.limitations.get("prefix_consistent")
     difference = 0.0
     for training in (False,) if limitation is None else (False, True):
@@ -120,7 +120,7 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
     test_length = TRAIN_LENGTH_FACTOR * train_length
     limit = model.encoding.max_length()
     try:
-        longer_model = under_test.model({"train_length": test_length})
+        longer_model = under_test.build_model({"train_length": test_length})
         longer_model.load_state_dict(model.state_dict(), strict=True)
     except (ConfigError, RuntimeError) as error:
         wrong_size = isinstance(error, ConfigError) or "key(s)" not in str(error)

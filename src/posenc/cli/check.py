@@ -29,10 +29,10 @@ SMALL_MODEL = (
     "model.norm=rms_norm",
     "train_length=24",
 )
-"""Overrides of the training config with which the whole suite takes a second or two.
+"""Overrides of the training config with which checking one encoding takes a second or two.
 
-There are four layers, because an encoding may differ in every fourth layer. The model has RMS
-norms, because a layer norm would cancel a value that is the same in every channel.
+There are four layers, because many encodings that differ by layer do so in every fourth layer. The
+model has RMS norms, because a layer norm would cancel a value that is the same in every channel.
 """
 STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail": "bold red"}
 
@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs([encoding.config])
     if any(override_key(override) == "encoding" for override in overrides):
-        return _check_one(encoding, console)
+        return int(not _check_one(encoding, console))
     failures = 0
     names = sorted(options("encoding", config_dirs))
     for name in names:
@@ -72,8 +72,8 @@ def _encoding_under_test(
     return encoding
 
 
-def _check_one(encoding: "EncodingUnderTest", console: Console) -> int:
-    """Print a table of the results of all properties; return 1 if any property fails, else 0."""
+def _check_one(encoding: "EncodingUnderTest", console: Console) -> bool:
+    """Print a table of the results of all properties; return whether no property fails."""
     from posenc.check import check, description
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
@@ -81,21 +81,21 @@ def _check_one(encoding: "EncodingUnderTest", console: Console) -> int:
     table.add_column("property: evidence", overflow="fold")
     results: list[Result] = []
     with console.status("checking"):
-        for property, result in check(encoding):
+        for prop, result in check(encoding):
             results.append(result)
             status = Text(result.status, STYLES[result.status])
-            line = Text(f"{description(property)}: ").append(result.evidence, "dim")
+            line = Text(f"{description(prop)}: ").append(result.evidence, "dim")
             table.add_row(status, line)
     console.print(Text(f"encoding={encoding.config.choices.encoding}", "bold"))
     console.print(table)
     console.print(_counts(results))
-    return int(any(result.status == "fail" for result in results))
+    return not any(result.status == "fail" for result in results)
 
 
 def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
-    """Print one line for an encoding and one per failure or hint; return True if none failed."""
+    """Print one line for an encoding and one per failure or hint; return whether none failed."""
     from posenc.check import check, description
 
     try:
@@ -104,9 +104,9 @@ def _check_briefly(
         console.print(Text(f"{name:18}").append(f" fail {error}", STYLES["fail"]), soft_wrap=True)
         return False
     console.print(Text(f"{name:18} ").append(_counts(list(results.values()))))
-    for property, result in results.items():
+    for prop, result in results.items():
         if result.status in ("hint", "fail"):
-            line = f"  {description(property)}: {result.evidence}"
+            line = f"  {description(prop)}: {result.evidence}"
             console.print(Text(line, STYLES[result.status]), soft_wrap=True)
     return not any(result.status == "fail" for result in results.values())
 

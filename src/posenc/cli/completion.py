@@ -50,7 +50,7 @@ CONFIG_FILES = {
     **dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train"),
     "search-factors": "search_factors",
 }
-"""Command -> the file in `conf/` that has its keys, if it is not named after the command."""
+"""Command -> the file in `conf/` that has its keys, if it is another than the command's own."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
 OTHER_KEYS = {
@@ -71,7 +71,7 @@ FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
 
 @dataclass(frozen=True)
 class Context:
-    """Folders and chosen options of config groups, read from the words before the cursor."""
+    """Folders, and the values of all keys, read from the words before the cursor."""
 
     config_dirs: list[Path]
     outputs: Path
@@ -164,8 +164,8 @@ def _keys(command: str, context: Context) -> list[str]:
     file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
     keys = _dotted_keys(file)
     entries = yaml.safe_load(file.read_text())["defaults"]
-    chosen = {name for entry in entries if isinstance(entry, dict) for name in entry}
-    available = [group for group in groups() if group.split("/")[0] in chosen]
+    default_groups = {name for entry in entries if isinstance(entry, dict) for name in entry}
+    available = [group for group in groups() if group.split("/")[0] in default_groups]
     for group in set(available) - set(EXPERIMENT_GROUPS):
         prefix, files = group.replace("/", "."), option_files(group, context.config_dirs)
         names = files.keys() & context.options.get(group, ()) or files.keys()
@@ -175,13 +175,13 @@ def _keys(command: str, context: Context) -> list[str]:
 
 def _dotted_keys(file: Path) -> list[str]:
     """Return the keys of a YAML file as dotted paths."""
-    return _paths("", yaml.safe_load(file.read_text()) or {})
+    return _flatten_keys("", yaml.safe_load(file.read_text()) or {})
 
 
-def _paths(prefix: str, node: dict[str, Any]) -> list[str]:
-    paths = []
+def _flatten_keys(prefix: str, node: dict[str, Any]) -> list[str]:
+    keys = []
     for name, child in node.items():
         if name != "defaults" and not name.endswith("_"):  # such as _target_
-            nested = _paths(f"{prefix}{name}.", child) if isinstance(child, dict) else []
-            paths += nested or [f"{prefix}{name}"]
-    return paths
+            nested = _flatten_keys(f"{prefix}{name}.", child) if isinstance(child, dict) else []
+            keys += nested or [f"{prefix}{name}"]
+    return keys

@@ -1,4 +1,4 @@
-"""The help messages of the commands that train, evaluate and show runs."""
+"""The help messages of the commands that train, evaluate, show and delete runs."""
 
 HELP = {
     "train": """
@@ -20,6 +20,10 @@ HELP = {
                                                        optimizer step, random seed
           evaluation.lengths | .offsets | .factors     in tokens, as L+k, or as multiples of L
           precision, kernel, compile, gradient_clip    numerics
+          devices, micro_batch_tokens                  processes per run; tokens per forward pass
+          validation.every_tokens, .tokens             how often, and on how many tokens
+          checkpoint.every_seconds, ngram_order        see docs/runs.md and docs/report.md
+          modules                                      Python modules with your own classes
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time
           retry                                        true: rerun failed runs
@@ -27,14 +31,14 @@ HELP = {
 
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
-          --cfg              print all configurations; also accepted by evaluate, plan, bench,
-                             inspect, check, search-factors and, without intervals, tune and
-                             wandb-sweep
+          --cfg              print the configuration of every run and exit; other commands that
+                             compose configurations also accept it (tune and wandb-sweep only if
+                             no value is an interval)
     """,
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
 
-        Adds rows to evaluation.json, replacing rows of the same measurement and budget.
+        Adds rows to evaluation.json, replacing those of the same measurement, budget and tokens.
 
           posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
           posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn
@@ -45,7 +49,7 @@ HELP = {
           name, experiment, size, outputs_dir     the finished runs of an experiment; with run, the
                                                   experiment to search for that run
           encoding, train_length, seed            filters on these runs
-          evaluation                              config group: one protocol, or everything
+          evaluation                              config group; posenc list evaluation
           evaluation.lengths | .offsets | .factors    default: the lengths of the run
           evaluation.split, .protocols, .batch_tokens
           evaluation.stride | .k | .targets       for sliding, last_k and fixed_target
@@ -56,7 +60,7 @@ HELP = {
                                                   may import
     """,
     "report": """
-        usage: posenc report experiment=NAME [size=laptop] | name=NAME [FILTER=value ...] [flags]
+        usage: posenc report experiment=NAME [size=SIZE] | name=NAME [FILTER=value ...] [flags]
                posenc report run=PATH [name=NAME | experiment=NAME]
 
         Prints a table for each training length and a line for each of the experiment's premises
@@ -96,7 +100,7 @@ HELP = {
     """,
     "clean": """
         usage: posenc clean run=PATH[,PATH...] [--yes]
-               posenc clean name=NAME | experiment=NAME [size=laptop] state=STATE[,STATE...] [--yes]
+               posenc clean name=NAME | experiment=NAME [size=SIZE] state=STATE[,STATE...] [--yes]
 
         Lists the selected runs and their sizes. With --yes, deletes their directories, their
         offline W&B files and their entries in the plan. Running runs cannot be deleted.

@@ -13,7 +13,7 @@ from rich.text import Text
 from posenc.report.page import Block, Bullets, Commands, Links, Page, Section
 from posenc.report.table import Column, Table, Value
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import check_entries, write_atomic
+from posenc.runs.files import reject_special_files, write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
 
@@ -110,7 +110,7 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     All content is rendered before the first file is written. Files of an earlier inspection that
     this one does not write are removed. Raises RunError if the folder is a symbolic link.
     """
-    check_entries([folder])
+    reject_special_files([folder])
     files: dict[str, str | bytes] = {}
     for output in [*results.tables, *results.figures]:
         files |= output.files()

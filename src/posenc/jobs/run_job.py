@@ -99,8 +99,8 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
 def _log_digests(run: RunDirectory) -> dict[str, str]:
     """Return the digests in the status of a finished run. Raises RunError if a log is corrupt."""
     return {
-        "metrics_digest": RowsDigest(run.metrics()).hexdigest(),
-        "timing_digest": RowsDigest(run.timing()).hexdigest(),
+        "metrics_digest": RowsDigest(run.metrics()).short_hexdigest(),
+        "timing_digest": RowsDigest(run.timing()).short_hexdigest(),
     }
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from posenc.attention import Kernel
+from posenc.attention import KernelFunction
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block, check_dropout, norm_layer
 from posenc.model.loss import token_losses
@@ -133,7 +133,7 @@ class AdaptiveTransformer(Decoder):
         self,
         vocab_size: int,
         encoding: Encoding,
-        attend: Kernel,
+        attend: KernelFunction,
         *,
         width: int,
         layers: int,

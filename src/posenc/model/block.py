@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 
-from posenc.attention import Kernel
+from posenc.attention import KernelFunction
 from posenc.encodings.base import Encoding
 from posenc.model.linear import Linear
 
@@ -23,7 +23,7 @@ class Block(nn.Module):
         width: int,
         heads: int,
         feed_forward: int,
-        attend: Kernel,
+        attend: KernelFunction,
         *,
         norm: str,
         activation: str,
@@ -66,7 +66,13 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int, attend: Kernel, *, bias: bool, qk_norm: bool = False
+        self,
+        width: int,
+        heads: int,
+        attend: KernelFunction,
+        *,
+        bias: bool,
+        qk_norm: bool = False,
     ) -> None:
         super().__init__()
         self.heads, self.attend = heads, attend

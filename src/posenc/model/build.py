@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from posenc.attention.choice import get_kernel
+from posenc.attention.choice import kernel_function
 from posenc.config.component_types import import_target
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
@@ -61,7 +61,7 @@ def check_memory(parameters: int) -> None:
 
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kernel: str) -> Decoder:
     modules = list(config.get("modules") or [])
-    attend = get_kernel(kernel)
+    attend = kernel_function(kernel)
     return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from posenc.attention import Kernel
+from posenc.attention import KernelFunction
 from posenc.attention.bias_cache import bias_cache
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block, norm_layer
@@ -105,7 +105,7 @@ class Decoder(nn.Module):
         return next(self.parameters()).device
 
 
-DecoderFactory = Callable[[int, Encoding, Kernel], Decoder]
+DecoderFactory = Callable[[int, Encoding, KernelFunction], Decoder]
 """Builds a model from the vocabulary size, the encoding and the attention kernel."""
 
 
@@ -130,7 +130,7 @@ class Transformer(Decoder):
         self,
         vocab_size: int,
         encoding: Encoding,
-        attend: Kernel,
+        attend: KernelFunction,
         *,
         width: int,
         layers: int,

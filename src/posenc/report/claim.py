@@ -74,7 +74,7 @@ class Clause:
             right = f"{100 * self.right:+g}%" if percent else f"{self.right:g}"
         notes = [f"margin {self._margin_text}"] if self.margin else []
         if self.comparison == "equal":
-            notes.append(f"two one-sided tests at {1 - self.confidence:.3g}")
+            notes.append(f"two one-sided tests at {100 * (1 - self.confidence):.3g}%")
         end = f" ({', '.join(notes)})" if notes else ""
         return f"{self.left} {COMPARISONS[self.comparison]} {right}{end}"
 

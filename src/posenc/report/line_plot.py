@@ -25,8 +25,8 @@ from posenc.report.vega_figure import (
     HIDDEN,
     WIDTH,
     Figure,
-    Layers,
     Panel,
+    PanelChart,
     rounded,
 )
 
@@ -86,7 +86,7 @@ class _Plot:
         }
         self.lines, self.labels = map(self._line_chart, self.data)
 
-    def layers(self) -> Layers:
+    def layers(self) -> PanelChart:
         """Return all layers, from back to front."""
         layers = [
             *self._vertical_lines(),

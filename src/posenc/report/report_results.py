@@ -163,13 +163,15 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
         else:
             yield f"{count}: {'; '.join(f'“{text}” ({outcome})' for outcome, text in unmet)}."
     elif outcomes:
-        yield "The premise holds." if len(outcomes) == 1 else f"All {len(outcomes)} premises hold."
+        subject = {1: "The premise holds", 2: "Both premises hold"}
+        yield f"{subject.get(len(outcomes), f'All {len(outcomes)} premises hold')}."
 
 
 def _trigram_sentences(losses: Sequence[ResultSet]) -> Iterator[str]:
     for curves, _ in losses:
         if worse := worse_than_trigram(curves):
-            subject = f"{len(worse)} of {plural(len(curves.curves), 'encoding')}"
+            verb = "is" if len(worse) == 1 else "are"
+            subject = f"{len(worse)} of {plural(len(curves.curves), 'encoding')} {verb}"
             names = f" ({', '.join(worse)})" if len(worse) <= MAX_NAMES else ""
             yield f"L = {curves.train_length}: {subject} worse than the 3-gram model{names}."
 

@@ -51,7 +51,8 @@ class Column:
     """A heading and the format of the cells below it.
 
     `format` applies to numbers; it is a format specification such as ".2f", or a function. `detail`
-    is a second, smaller line of the heading. If `wrap`, long strings are wrapped.
+    is a second, smaller line of the heading. If `wrap`, long strings are wrapped, as always in the
+    first column of a terminal.
     """
 
     name: str
@@ -67,9 +68,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value and its formatting; `details` are smaller lines of text below it.
+    """A value and its formatting.
 
-    On a page, `tooltip` is shown on hover.
+    `details` are smaller lines of text below it, omitted in LaTeX and CSV and, for the best value,
+    in the terminal. On a page, `tooltip` is shown on hover.
     """
 
     value: Value
@@ -128,9 +130,9 @@ class Table:
         rule = ["---" if column.align == "left" else "---:" for column in self.columns]
         headers = [escape_markdown(column.heading) for column in self.columns]
         rows = [[_markdown_cell(c, self.text(c, column)) for column, c in row] for row in self.grid]
-        grid = "\n".join(f"| {' | '.join(row)} |" for row in [headers, rule, *rows])
+        body = "\n".join(f"| {' | '.join(row)} |" for row in [headers, rule, *rows])
         title = [f"**{escape_markdown(self.title)}**"] if self.title else []
-        return "\n\n".join([*title, grid, *map(escape_markdown, self.notes)]) + "\n"
+        return "\n\n".join([*title, body, *map(escape_markdown, self.notes)]) + "\n"
 
     def to_latex(self) -> str:
         """Return a `table` environment with booktabs and, if a column wraps, tabularx.
@@ -159,7 +161,7 @@ class Table:
             yield Text(note, "dim")
 
     def fits(self, console: Console) -> bool:
-        """Whether the table is at most as wide as the console."""
+        """Whether the table is printed in one piece."""
         return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
@@ -217,12 +219,12 @@ def csv_text(rows: Sequence[Sequence[object]]) -> str:
 
 
 def records_csv(records: Sequence[Mapping[str, object]]) -> str:
-    """Return records with the same keys as CSV; the first row has the keys."""
+    """Return the records, which all have the same keys, as CSV with a header row."""
     return csv_text([*map(list, records[:1]), *(list(record.values()) for record in records)])
 
 
 def escape_markdown(text: str) -> str:
-    """Escape the characters that Markdown would read as cell borders, emphasis, HTML or links.
+    """Escape the characters that Markdown would read as cell borders, `*` emphasis, HTML or links.
 
     Line breaks become spaces, because they would end the table row.
     """

@@ -3,7 +3,7 @@
 A figure has one or more panels. A panel is a layered Altair chart of WIDTH by HEIGHT pixels without
 a title. `line_plot.py` and `heat_map.py` create most figures; other Altair charts also work.
 
-In the exported files, panels are side by side. On a page, each panel fills its column, and the
+In the exported files, panels are in two columns. On a page, each panel fills its column, and the
 legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The
 parameter END_LABELS is false on a page, because the page's legend names the lines.
 """
@@ -21,12 +21,12 @@ import vl_convert
 
 from posenc.report.chart import Line
 
-Layers = alt.LayerChart | alt.FacetChart
+PanelChart = alt.LayerChart | alt.FacetChart
 WIDTH, HEIGHT = 400, 300
 COLUMNS = 2
 PIXELS_PER_INCH = 120
 CHARACTER_WIDTH = 5.6  # average width of a character of the subtitle, in pixels
-MAX_TITLE = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
+MAX_TITLE_CHARACTERS = int(WIDTH / CHARACTER_WIDTH)  # characters in a line of a panel's title
 SAFE_IN_URLS = " !$()*+,-./:;=?@_~|"  # not escaped in data URLs in HTML attributes
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert bundles the first one
 OMITTED_IN_IMAGES = re.compile(
@@ -85,7 +85,7 @@ class Panel:
     """
 
     title: str
-    charts: Mapping[str, Layers]
+    charts: Mapping[str, PanelChart]
     data: Mapping[str, Sequence[Mapping[str, Any]]]
 
     @cached_property
@@ -158,9 +158,9 @@ class Figure:
         # Truncate coordinates to hundredths of a pixel; finer differences are invisible.
         coordinates = r' (d|transform)="[^"]*"'
         svg = re.sub(coordinates, lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
-        names = list(dict.fromkeys(re.findall(r'id="([^"]+)"', svg)))
-        new_names = {name: f"{self.file_stem}-{i}" for i, name in enumerate(names)}
-        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_names[m[2]], svg)
+        ids = list(dict.fromkeys(re.findall(r'id="([^"]+)"', svg)))
+        new_ids = {old: f"{self.file_stem}-{i}" for i, old in enumerate(ids)}
+        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_ids[m[2]], svg)
 
     @property
     def data_url(self) -> str:
@@ -199,7 +199,7 @@ def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _wrap_title(title: str) -> list[str]:
     """Return the title of a panel, wrapped to the width of the panel."""
-    return [part for line in title.split("\n") for part in wrap(line, MAX_TITLE) or [""]]
+    return [part for line in title.split("\n") for part in wrap(line, MAX_TITLE_CHARACTERS) or [""]]
 
 
 def _parameters(end_labels: bool) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Writes the report of an experiment to files.
+"""Writes the report of an experiment to files and prints it.
 
 In the CSV file of the result tables, each evaluation length and each interval bound has a column.
 """
@@ -27,7 +27,7 @@ from posenc.runs.run_directory import SelectRuns
 
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
 """Matches a link from a report's page to another file of the report."""
-SUFFIXES = ("low", "high", "text_low", "text_high", "best")
+COLUMN_SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
 def write_report(
@@ -102,7 +102,7 @@ def _table_files(
 def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
     """Return the result tables of all curve sets and the published curves as one CSV table."""
     lengths = sorted({x for curves, _ in sets for x in curves.x_values})
-    early = any(row.early_tokens for _, rows in sets for row in rows)
+    has_early_tokens = any(row.early_tokens for _, rows in sets for row in rows)
     records = []
     for curves, rows in sets:
         published, quantity = shown_published(curves), curves.quantity
@@ -114,7 +114,7 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
                 text = quantity.format(numbers[x]) if x in numbers else None
                 record |= {f"{x:.0f}": text, **_intervals(x, row.values.get(x), quantity)}
             record["longest_over_train_length"] = length_ratio(row.curve, curves)
-            records.append(record | (_early_columns(row) if early else {}))
+            records.append(record | (_early_columns(row) if has_early_tokens else {}))
             if label in published:
                 values = published[label].values
                 texts = {f"{x:.0f}": quantity.format(values[x]) for x in lengths if x in values}
@@ -133,28 +133,32 @@ def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity)
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap
     interval over text and seeds (or over text alone, with too few seeds).
     """
-    cells: list[Any] = [None] * len(SUFFIXES)
+    cells: list[Any] = [None] * len(COLUMN_SUFFIXES)
     if value is not None:
-        t_ends, interval = _t_ends(value.point.band), value.point.text_interval
-        ends = [*t_ends, *((interval.low, interval.high) if interval else (None, None))]
-        numbers = (None if end is None else quantity.from_mean(end) for end in ends)
+        t_bounds, interval = _t_bounds(value.point.band), value.point.text_interval
+        bounds = [*t_bounds, *((interval.low, interval.high) if interval else (None, None))]
+        numbers = (None if bound is None else quantity.from_mean(bound) for bound in bounds)
         rounded = [None if number is None else f"{number:.6g}" for number in numbers]
         cells = [*rounded, str(value.best).lower()]
-    return {f"{x:.0f}_{suffix}": cell for suffix, cell in zip(SUFFIXES, cells, strict=True)}
+    return {f"{x:.0f}_{suffix}": cell for suffix, cell in zip(COLUMN_SUFFIXES, cells, strict=True)}
 
 
 def _early_columns(row: ResultRow) -> dict[str, Any]:
-    """Return S and the fraction that early tokens explain, each with its t interval over seeds."""
+    """Return the columns of `EarlyTokens`, each value with its t interval over seeds.
+
+    S is the slope of the loss against 1/T, in nats times tokens; the fraction is that of the gain
+    beyond L that S explains.
+    """
     early = row.early_tokens
     bands = (early.slope, early.fraction) if early else (None, None)
     columns: dict[str, Any] = {}
     for name, band in zip(("S", "early_token_fraction"), bands, strict=True):
-        numbers = (band.mean, *_t_ends(band)) if band else (None, None, None)
+        numbers = (band.mean, *_t_bounds(band)) if band else (None, None, None)
         texts = (None if number is None else f"{number:.6g}" for number in numbers)
         columns |= zip((name, f"{name}_low", f"{name}_high"), texts, strict=True)
     return columns
 
 
-def _t_ends(band: Band) -> tuple[float | None, float | None]:
-    """Return the ends of a t interval; None with too few seeds."""
+def _t_bounds(band: Band) -> tuple[float | None, float | None]:
+    """Return the bounds of a t interval; None with too few seeds."""
     return (band.low, band.high) if band.seeds >= MIN_SEEDS else (None, None)

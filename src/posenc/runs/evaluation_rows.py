@@ -161,7 +161,7 @@ def write_rows(path: Path, rows: Sequence[Row], owner: str | None = None) -> Non
 
 
 def _digest(rows: Iterable[Row]) -> str:
-    return RowsDigest(dict(sorted(row.items())) for row in rows).hexdigest()
+    return RowsDigest(dict(sorted(row.items())) for row in rows).short_hexdigest()
 
 
 def _contradicts_sum(row: Row, key: str) -> bool:

@@ -19,10 +19,11 @@ DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same comman
 MAX_TEXT_BYTES = 500_000_000
 """The largest text file that is read: the metrics of about three million steps."""
 MAX_DIGITS = 300
-"""The maximum number of digits of an integer in a JSON file, so that it is also a float."""
+"""The maximum number of digits of an integer in a JSON file; more may not fit into a float."""
 MAX_NESTED_FOLDERS = 50
 """The maximum depth of a run's folders; `shutil.rmtree` and others fail at about 1,000 levels."""
-SPARSE_BYTES = 2**30
+MIN_SPARSE_FILE_BYTES = 2**30
+"""Smaller files are not checked for holes."""
 READ_ONLY_MESSAGE = (
     "the file system has become read-only, perhaps after a disk error; make it writable and rerun"
     " the same command"
@@ -45,7 +46,7 @@ def disk_message(error: BaseException) -> str | None:
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:
     """Write `data` to `path` atomically: readers see the old or the new file, even after a crash.
 
-    Unless `durable`, the new file may be lost in a power failure.
+    With `durable`, its contents are flushed to disk first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
@@ -91,7 +92,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict") -> str:
     """Return the contents of a regular file.
 
-    `errors` is that of `bytes.decode`. Raises OSError for anything but a regular file, and
+    `errors` is as in `bytes.decode`. Raises OSError for anything but a regular file, and
     ValueError for a file that has more than `max_bytes` or is not UTF-8.
     """
     with os.fdopen(open_regular(path), encoding="utf-8", errors=errors) as file:
@@ -107,10 +108,11 @@ def is_mostly_holes(path: Path) -> bool:
     also have a hole.
     """
     file_stat = path.stat()
-    if file_stat.st_size < SPARSE_BYTES or 512 * file_stat.st_blocks > file_stat.st_size // 100:
+    size, allocated = file_stat.st_size, 512 * file_stat.st_blocks
+    if size < MIN_SPARSE_FILE_BYTES or allocated > size // 100:
         return False
     with path.open("rb") as file:
-        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < file_stat.st_size
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) < size
 
 
 def read_json(path: Path, default: Any = None) -> Any:
@@ -129,7 +131,7 @@ def read_json(path: Path, default: Any = None) -> Any:
 def _parse(text: str) -> Any:
     """Parse JSON. Also raises ValueError for duplicate keys and numbers that are not finite.
 
-    The same holds for strings with half of a surrogate pair, which cannot be printed.
+    The same holds for lone surrogates, which cannot be printed.
     """
     value = _DECODER.decode(text)
     if "\\ud" in text.lower():
@@ -219,7 +221,7 @@ class RowsDigest:
         for row in rows:
             self._hash.update(_jsonl_line(row))
 
-    def hexdigest(self) -> str:
+    def short_hexdigest(self) -> str:
         return self._hash.hexdigest()[:16]
 
 
@@ -247,7 +249,7 @@ def truncate_jsonl(path: Path, step: int) -> None:
     if not all(type(row.get("step")) is int for row in rows):
         raise corrupt_file_error(path, "a row has no step")
     kept = [row for row in rows if row["step"] <= step]
-    write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
+    write_atomic(path, b"".join(map(_jsonl_line, kept)))
 
 
 def corrupt_file_error(path: Path, error: object) -> RunError:
@@ -257,7 +259,7 @@ def corrupt_file_error(path: Path, error: object) -> RunError:
     return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")
 
 
-def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+def walk_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
     """Yield everything in a folder and its subfolders; nothing if there is no such folder.
 
     Raises RunError if a folder cannot be read, or has more than MAX_NESTED_FOLDERS levels.
@@ -277,7 +279,7 @@ def contents(folder: Path | str) -> Iterator[os.DirEntry[str]]:
         folders += [(subfolder, depth + 1) for subfolder in subfolders]
 
 
-def check_entries(paths: Iterable[Path | os.DirEntry[str]]) -> None:
+def reject_special_files(paths: Iterable[Path | os.DirEntry[str]]) -> None:
     """Raise RunError for anything in a run or an experiment that is not a file or a folder.
 
     The run may be from someone else. Writing to a symbolic link must not write elsewhere, and

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.values import is_printable
-from posenc.runs.files import check_entries, corrupt_file_error, read_mapping, write_json
+from posenc.runs.files import corrupt_file_error, read_mapping, reject_special_files, write_json
 from posenc.runs.lock import lock
 
 PLAN_TYPES = {
@@ -31,10 +31,10 @@ REPORT_FOLDERS = ("report", "report-selected")
 def read_plan(folder: Path) -> dict[str, Any]:
     """Return an experiment's `plan.json`, with empty `runs` and `commands` if there is none.
 
-    Raises RunError if the file is corrupt, or if `check_entries` rejects a file or folder of the
-    experiment that is not a run.
+    Raises RunError if the file is corrupt, or if `reject_special_files` rejects a file or folder of
+    the experiment that is not a run.
     """
-    check_entries(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
+    reject_special_files(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
     file = folder / "plan.json"
     plan: dict[str, Any] = {"runs": [], "commands": {}, **read_mapping(file, PLAN_TYPES)}
     if not is_printable(plan):

@@ -14,11 +14,11 @@ from posenc.config.paths import OUTPUTS
 from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
     RowsDigest,
-    check_entries,
-    contents,
     corrupt_file_error,
     read_jsonl,
     read_text,
+    reject_special_files,
+    walk_entries,
     write_json,
 )
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
@@ -62,7 +62,7 @@ class RunDirectory:
         Raises RunError if it is corrupt, or if the directory contains a symbolic link.
         """
         values = read_config(self.config_file, verify=verify)
-        check_entries(contents(self.path))
+        reject_special_files(walk_entries(self.path))
         return values
 
     def verified_config_dict(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class RunDirectory:
         if timing:
             expected.append((self.timing_file, timing, status.timing_digest, "delete it"))
         for file, rows, digest, remedy in expected:
-            if digest not in (None, RowsDigest(rows).hexdigest()):
+            if digest not in (None, RowsDigest(rows).short_hexdigest()):
                 raise RunError(
                     f"{file} is not the log of this run (it is older, edited or from another run);"
                     f" restore it, or {remedy}"
@@ -242,14 +242,14 @@ def run_paths(run: RunDirectory) -> list[Path]:
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
     folder, name = run.path.resolve().parent, glob.escape(run.path.resolve().name)
-    check_entries([folder / "wandb"])
+    reject_special_files([folder / "wandb"])
     local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
     return [run.path, *sorted(local)]
 
 
 def total_bytes(paths: list[Path]) -> int:
     """Return the total size of files, including those in folders."""
-    files = [file for path in paths for file in [path, *map(Path, contents(path))]]
+    files = [file for path in paths for file in [path, *map(Path, walk_entries(path))]]
     return sum(file.lstat().st_size for file in files if file.is_file())
 
 

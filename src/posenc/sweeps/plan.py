@@ -24,7 +24,7 @@ from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.files import check_entries, contents
+from posenc.runs.files import reject_special_files, walk_entries
 from posenc.runs.lock import is_locked
 from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
@@ -239,7 +239,7 @@ def _check_directory(job: Job) -> None:
     Raises RunError if it contains a symbolic link.
     """
     path = job.run.path
-    check_entries([path, *contents(path)])
+    reject_special_files([path, *walk_entries(path)])
     if not job.run.config_file.exists():
         return
     try:

@@ -9,7 +9,7 @@ from typing import Literal
 from omegaconf import OmegaConf
 
 from posenc.config.errors import PosencError, RunError
-from posenc.runs.files import check_entries
+from posenc.runs.files import reject_special_files
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import is_trusted_destination, wandb_tracker
@@ -53,7 +53,7 @@ def upload_figures(folder: Path) -> bool:
     files = sorted((folder / "report").glob("*.png"))
     if not files:
         return False
-    check_entries([folder / "report", *files])
+    reject_special_files([folder / "report", *files])
     (entity, project), experiment = experiment_project(folder), folder.resolve().name
     with online_run(
         id=wandb_id(experiment, REPORT_JOB_TYPE),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
-from posenc.runs.files import check_entries
+from posenc.runs.files import reject_special_files
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
 def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
     import wandb  # slow: takes a third of a second
 
-    check_entries([folder / "wandb"])  # the folder may be from someone else
+    reject_special_files([folder / "wandb"])  # the folder may be from someone else
     if mode == "online":
         check_folder_settings()
     settings = wandb.Settings(

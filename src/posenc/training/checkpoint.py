@@ -84,7 +84,10 @@ class Checkpoint:
         Checkpoints of earlier versions, which have no digest of the log, are not checked.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
-        if self.load(mmap=True).get(METRICS_DIGEST) not in (None, RowsDigest(rows).hexdigest()):
+        if self.load(mmap=True).get(METRICS_DIGEST) not in (
+            None,
+            RowsDigest(rows).short_hexdigest(),
+        ):
             raise RunError(
                 f"the rows of {run.metrics_file} up to step {self.step} are not those with which"
                 f" {self.path.name} was saved; restore the file, or delete {run.path} and train"

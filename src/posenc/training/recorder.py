@@ -111,7 +111,7 @@ class Recorder(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        checkpoint[METRICS_DIGEST] = self._metrics_digest.hexdigest()
+        checkpoint[METRICS_DIGEST] = self._metrics_digest.short_hexdigest()
 
     def _synchronize(self) -> tuple[float, bool, bool]:
         """Return the mean loss over all devices, whether to stop, and whether to save."""

@@ -42,7 +42,8 @@ def build_trainer(
 ) -> pl.Trainer:
     """Return a Trainer for `device` (cpu or cuda) that prints nothing.
 
-    `logger` receives the metrics that callbacks log. Only `profiler` writes files.
+    `logger` receives the metrics that callbacks log. Apart from callbacks, only `profiler` writes
+    files.
     """
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     for message in SILENCED_WARNINGS:
@@ -76,14 +77,14 @@ def build_trainer(
     return pl.Trainer(**options)
 
 
-def build_profiler(config: DictConfig, run: Path) -> Profiler | None:
-    """Return the profiler of a run, which writes to `run / "profile"`, or None.
+def build_profiler(config: DictConfig, run_dir: Path) -> Profiler | None:
+    """Return the profiler of a run, which writes to `run_dir / "profile"`, or None.
 
     Raises ConfigError if it cannot be built.
     """
     if config.get("profiler") is None:
         return None
-    files = {"dirpath": str(run / "profile"), "filename": "profile"}
+    files = {"dirpath": str(run_dir / "profile"), "filename": "profile"}
     return build(config.profiler, name="profiler", modules=list(config.modules), **files)
 
 
@@ -92,7 +93,8 @@ def _strategy(config: DictConfig, devices: int) -> Strategy | str:
         return "auto"
     if config.trainer.strategy == "fsdp":
         return FullyShardedStrategy(devices)
-    # A step may not use some weights of an adaptive softmax, or of an encoding that DRoPE drops.
+    # Some steps leave weights unused: those of an adaptive softmax, or of an encoding that DRoPE
+    # has dropped.
     return DDPStrategy(find_unused_parameters=True)
 
 
@@ -118,9 +120,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
         return self._unsharded(self.lightning_module.state_dict())
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        state = optimizer.state_dict()
-        states = {number: self._unsharded(values) for number, values in state["state"].items()}
-        return {**state, "state": states}
+        state_dict = optimizer.state_dict()
+        state = {index: self._unsharded(values) for index, values in state_dict["state"].items()}
+        return {**state_dict, "state": state}
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> Any:
         return torch.load(checkpoint_path, map_location="cpu", weights_only=weights_only)
@@ -133,18 +135,19 @@ class FullyShardedStrategy(ModelParallelStrategy):
         self.lightning_module.load_state_dict(sharded, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+        state_dicts = checkpoint["optimizer_states"]
+        for optimizer, state_dict in zip(self.optimizers, state_dicts, strict=True):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            sharded = {
-                number: {
-                    name: _shard_like(value, parameters[number]) for name, value in values.items()
+            state = {
+                index: {
+                    name: _shard_like(value, parameters[index]) for name, value in values.items()
                 }
-                for number, values in state["state"].items()
+                for index, values in state_dict["state"].items()
             }
-            optimizer.load_state_dict({**state, "state": sharded})
+            optimizer.load_state_dict({**state_dict, "state": state})
 
     def _unsharded(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the unsharded values in the process of rank 0, and an empty dict in the others."""
+        """Return the unsharded values on rank 0, and an empty dict on the other ranks."""
         unsharded = {}
         for name, value in values.items():
             full = value.full_tensor() if isinstance(value, DTensor) else value
@@ -154,7 +157,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 
 def _shard_like(value: Any, parameter: Any) -> Any:
-    """Return this device's shard of `value` if it has the shape of a sharded parameter."""
+    """Return this device's shard of `value` if it has the shape of a sharded parameter.
+
+    Other values are returned unchanged.
+    """
     if not isinstance(parameter, DTensor) or not isinstance(value, Tensor):
         return value
     if value.shape != parameter.shape:  # a scalar of the optimizer's state

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, RunError, describe_error
 from posenc.data.tokenizers.byte import ByteTokenizer
-from posenc.data.tokenizers.library import load_library_tokenizer
+from posenc.data.tokenizers.huggingface import load_library_tokenizer
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.tokenizer import (

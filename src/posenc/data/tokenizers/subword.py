@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import LIMITS
-from posenc.data.tokenizers.library import check_growth, library_errors, load_library_tokenizer
+from posenc.data.tokenizers.huggingface import check_growth, library_errors, load_library_tokenizer
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 _BATCH_CHARACTERS = 1 << 22

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.check.under_test import perturb_zero_parameters
+from posenc.check.encoding_under_test import perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding

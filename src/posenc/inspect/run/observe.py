@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
-from posenc.attention import Kernel
+from posenc.attention import KernelFunction
 from posenc.attention.blocks import row_blocks
 from posenc.attention.precision import autocast
 from posenc.attention.reference import (
@@ -139,7 +139,9 @@ def observe_attention(
             block.attention.attend = attend
 
 
-def _with_observers(index: int, kernel: Kernel, observers: Sequence[Observer]) -> Kernel:
+def _with_observers(
+    index: int, kernel: KernelFunction, observers: Sequence[Observer]
+) -> KernelFunction:
     """Return a kernel that passes its inputs to the observers before it computes the output."""
 
     def attend(*inputs: Any) -> Tensor:

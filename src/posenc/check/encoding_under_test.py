@@ -51,7 +51,10 @@ def known_limitation(reason: str, evidence: str) -> Result:
 
 
 def compare_with_declaration(holds: bool, evidence: str, limitation: str | None) -> Result:
-    """Return the result of a property, given the reason if it is declared as a limitation."""
+    """Return the result of a check.
+
+    `limitation` is the declared reason why the property does not hold, or None.
+    """
     if limitation is None:
         return passed(evidence) if holds else failed(evidence)
     if holds:
@@ -64,8 +67,8 @@ class EncodingUnderTest:
     """A training configuration, and the first line of its encoding's YAML.
 
     Low precision is tested up to `largest_position`, because its errors grow with the position.
-    Models are float64 and in evaluation mode; the encoding's zero-initialized parameters are set to
-    small negative values.
+    Models are float64 and in evaluation mode; zeros in the encoding's parameters are set to small
+    negative values.
     """
 
     config: DictConfig
@@ -80,7 +83,7 @@ class EncodingUnderTest:
     @cached_property
     def configured_model(self) -> Decoder:
         """The model for the unchanged configuration; callers must not modify it."""
-        return self.model({})
+        return self.build_model({})
 
     def check_model(self) -> None:
         """Raise ConfigError if the model cannot be built or tested, regardless of its encoding."""
@@ -94,15 +97,15 @@ class EncodingUnderTest:
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}
         build_model(config, VOCAB_SIZE)
 
-    def model(self, changes: Changes) -> Decoder:
+    def build_model(self, changes: Changes) -> Decoder:
         """Return a new model; raises ConfigError if the changed configuration is invalid."""
-        model = build_model(self._changed(changes), VOCAB_SIZE).double()
+        model = build_model(self._changed_config(changes), VOCAB_SIZE).double()
         perturb_zero_parameters(model.encoding)
         return model.eval()
 
-    def encoding(self, changes: Changes) -> Encoding:
-        """Return a new encoding in float32; raises ConfigError like `model`."""
-        config = self._changed(changes)
+    def build_encoding(self, changes: Changes) -> Encoding:
+        """Return a new encoding in float32; raises ConfigError like `build_model`."""
+        config = self._changed_config(changes)
         encoding = build_encoding(config, list(config.modules))
         perturb_zero_parameters(encoding)
         return encoding.eval()
@@ -126,7 +129,7 @@ class EncodingUnderTest:
         """Return `length` and the change that sets train_length to it, or None if unsupported."""
         changes = {"train_length": length}
         try:
-            limit = self.encoding(changes).max_length()
+            limit = self.build_encoding(changes).max_length()
         except ConfigError:
             return None
         return (length, changes) if limit is None or limit >= length else None
@@ -136,7 +139,7 @@ class EncodingUnderTest:
         """The settings that models depend on; copying the whole configuration would be slow."""
         return OmegaConf.masked_copy(self.config, MODEL_KEYS)
 
-    def _changed(self, changes: Changes) -> DictConfig:
+    def _changed_config(self, changes: Changes) -> DictConfig:
         config = copy.deepcopy(self._model_config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
@@ -144,9 +147,9 @@ class EncodingUnderTest:
 
 
 def perturb_zero_parameters(encoding: Encoding) -> None:
-    """Set zero-initialized parameters to small negative values that depend on name and shape.
+    """Set zeros in parameters to small negative values that depend on name and shape.
 
-    If a table were all zeros, the encoding's options would have no visible effect, and some
+    If a parameter were all zeros, the encoding's options would have no visible effect, and some
     gradients would be zero.
     """
     for name, parameter in encoding.named_parameters():
@@ -174,5 +177,6 @@ def compute_logits(
 
 
 def max_difference(a: Tensor, b: Tensor) -> float:
-    """Return the largest absolute difference between two tensors; infinity if either has a NaN."""
-    return (a - b).abs().nan_to_num(nan=float("inf")).max().item()
+    """Return the largest absolute difference between two tensors; infinity instead of NaN."""
+    infinity = float("inf")
+    return (a - b).abs().nan_to_num(nan=infinity, posinf=infinity).max().item()
