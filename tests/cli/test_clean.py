@@ -83,6 +83,16 @@ def test_nothing_is_removed_through_a_symbolic_link(
     assert set(elsewhere.rglob("*")) == before and runs[0].config_file.exists()
 
 
+def test_a_symbolic_link_to_a_wandb_folder_is_removed_without_the_folder(
+    runs: list[RunDirectory], tmp_path: Path
+) -> None:
+    folder = runs[0].path.parent / "wandb" / f"run-{runs[0].name}"
+    elsewhere = folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(elsewhere)
+    assert main(["clean", f"run={runs[0].path}", "--yes"]) == 0
+    assert elsewhere.is_dir() and not folder.is_symlink() and not runs[0].path.exists()
+
+
 def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirectory]) -> None:
     folder = runs[0].path.parent
     words = ["clean", f"run={','.join(str(run.path) for run in runs[:2])}", "--yes"]

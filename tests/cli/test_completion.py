@@ -179,3 +179,23 @@ def read_until(terminal: int, expected: str, seconds: float = 60) -> None:
         assert time.monotonic() < deadline, shown
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 4096).decode(errors="replace")
+
+
+def test_names_that_a_shell_would_run_are_not_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my$(touch a)").mkdir()
+    assert completions("posenc train --config-dir my") == []
+    folder = tmp_path / "conf" / "encoding"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("$(touch b): 1\nwidth: 2\n")
+    completed = completions("posenc train --config-dir conf encoding=mine encoding.")
+    assert "encoding.width=" in completed and not any("$" in word for word in completed)
+
+
+def test_a_config_folder_with_a_pipe_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "encoding").mkdir()
+    os.mkfifo(tmp_path / "encoding" / "pipe.yaml")
+    completed = completions(f"posenc train --config-dir {tmp_path} encoding=ali")
+    assert completed == ["encoding=alibi", "encoding=alibi_pi"]

@@ -10,7 +10,8 @@ from omegaconf import OmegaConf
 
 from posenc.api.saved_run import run_config
 from posenc.cli import main
-from posenc.config.errors import RunError
+from posenc.config.components import check
+from posenc.config.errors import ConfigError, RunError
 from posenc.inspect.inspection import InspectionResults, write_inspection
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
@@ -234,8 +235,23 @@ def test_a_corpus_that_has_changed_since_training_is_an_error(
     shorter = tmp_path / "shorter.txt"
     shorter.write_text(Path(config.data.train).read_text()[:5000])
     config.data.train = str(shorter)
+    config.cache_dir = str(tmp_path / "cache")
     finished.config_file.write_text(OmegaConf.to_yaml(config))
+    before = set(tmp_path.rglob("*"))
     assert "has changed since the run was trained" in evaluation_error(finished)
+    assert set(tmp_path.rglob("*")) == before  # nothing was tokenized
+
+
+@pytest.mark.parametrize("module", ["build_tracker", "upload"])
+def test_a_tracker_cannot_be_named_through_a_module_that_imports_it(
+    module: str, small_run: SmallRun, evaluation_error: EvaluationError
+) -> None:
+    run = small_run()
+    config = OmegaConf.load(run.config_file)
+    target = f"posenc.tracking.{module}.WandbTracker"
+    config.logger = {"_target_": target, "mode": "online", "entity": "someone"}
+    with pytest.raises(ConfigError, match="cannot be used for logger"):
+        check(OmegaConf.create(config.logger), name="logger")
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "- a\n- b\n", "encoding: 3\n"])

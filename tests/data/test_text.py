@@ -113,6 +113,8 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"train": "a.txt", "test_fraction": 0.1}, "only apply to data.paths"),
     ({"train": "fake.parquet"}, "'fake.parquet' is not a Parquet file"),
     ({"train": "broken.jsonl"}, "'broken.jsonl', line 1 is not JSON"),
+    ({"train": "nested.jsonl"}, "'nested.jsonl', line 1 is not JSON"),
+    ({"train": "twice.parquet"}, "'twice.parquet' has 2 columns named 'text'"),
     ({"train": "list.jsonl"}, "'list.jsonl', line 1 is a list"),
 ]
 
@@ -130,6 +132,9 @@ def test_invalid_settings_are_reported_before_documents_are_read(
     (folder / "fake.parquet").write_text("text")
     (folder / "broken.jsonl").write_text("{'text': 1}\n")
     (folder / "list.jsonl").write_text("[1]\n")
+    (folder / "nested.jsonl").write_text(f"{'[' * 100_000}{']' * 100_000}\n")
+    columns = [pa.array(["a"]), pa.array(["b"])]
+    pq.write_table(pa.Table.from_arrays(columns, ["text", "text"]), folder / "twice.parquet")
     with pytest.raises(ConfigError, match=message):
         TextCorpus(**parameters)
 

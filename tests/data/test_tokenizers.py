@@ -333,3 +333,10 @@ def test_an_invalid_pretrained_tokenizer_is_an_error(words_file: Path, tmp_path:
         pretrained(str(tmp_path / "other.json"), "</s>")
     with pytest.raises(ConfigError, match=r"eos_token: '<s>' is not one of the 4 tokens.*</s>"):
         pretrained(str(words_file), "<s>")
+
+
+def test_a_slow_regular_expression_is_an_error(tmp_path: Path) -> None:
+    pattern = {"Regex": r"(?:.|\w){20}(?!)"}  # tries two million alternatives at each character
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    with pytest.raises(RunError, match="simplify its regular expressions"):
+        load_tokenizer(library_file(tmp_path, pre_tokenizer=split))

@@ -2,10 +2,11 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.report.chart import linear_ticks, log_ticks, token_ticks
+from posenc.report.chart import linear_ticks, log_ticks, token_ticks, widen
 
 
 def test_the_training_length_is_always_a_tick() -> None:
@@ -41,3 +42,15 @@ def test_ticks_are_round_numbers() -> None:
     assert linear_ticks(1.02, 1.5) == [1.1, 1.2, 1.3, 1.4, 1.5]
     assert log_ticks(0.9, 25) == [1, 2, 5, 10, 20]
     assert log_ticks(0.1, 0.95) == [0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8]
+
+
+@pytest.mark.parametrize("value", [1e-9, 1.0, 1e99, 1e300])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_single_value_of_any_size_has_an_axis_with_ticks(value: float, log: bool) -> None:
+    low, high = widen(value, value, log=log)
+    assert low < value < high
+    assert (log_ticks if log else linear_ticks)(low, high)
+
+
+def test_the_largest_numbers_do_not_overflow() -> None:
+    assert widen(1.0, 1e308, log=True)[1] <= 1e308

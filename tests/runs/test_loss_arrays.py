@@ -38,13 +38,15 @@ def test_arrays_are_read_as_they_were_saved(tmp_path: Path) -> None:
         {"x.sum": np.zeros(3, [("a", "i4")]), "x.count": COUNTS},
         {"x.sum": SUMS * np.nan, "x.count": COUNTS},
         {"x.sum": SUMS, "x.count": COUNTS * np.inf},
+        {"x.sum": SUMS, "x.count": COUNTS - 2},
+        {"x.sum": SUMS.astype(np.int8), "x.count": COUNTS.astype(np.int8)},
     ],
 )
 def test_arrays_that_are_not_pairs_of_finite_sequences_are_an_error(
     tmp_path: Path, arrays: dict[str, np.ndarray]
 ) -> None:
     np.savez(tmp_path / "a.npz", allow_pickle=False, **arrays)
-    with pytest.raises(RunError, match=r"a\.npz is corrupt \((x|a number is not finite)"):
+    with pytest.raises(RunError, match=r"a\.npz is corrupt \(x"):
         read_arrays(tmp_path / "a.npz")
 
 
@@ -119,3 +121,10 @@ def test_arrays_of_another_run_are_an_error(
     for other in ({**ROW, "sum": 3.1, "loss": 3.1 / 3}, {**ROW, "count": 4, "loss": 0.75}, smaller):
         with pytest.raises(RunError, match=r"a\.npz does not match evaluation\.json"):
             read(file, [other])
+
+
+def test_losses_at_more_positions_than_the_window_has_are_an_error(tmp_path: Path) -> None:
+    arrays = {"f.test.3.sum": np.append(SUMS, 0), "f.test.3.count": np.append(COUNTS, 0)}
+    merge_arrays(tmp_path / "a.npz", arrays)
+    with pytest.raises(RunError, match="4 positions instead of 3"):
+        read_positions(tmp_path / "a.npz", [ROW])

@@ -72,6 +72,13 @@ def test_a_repository_that_only_contains_the_virtual_environment_of_posenc_is_no
         ({"include.path": "../included"}, ""),
         ({"core.sshCommand": "touch {marker}"}, ""),
         ({"core.hooksPath": "hooks"}, ""),
+        (
+            {
+                "filter.lfs.clean": "git-lfs clean -- %f",
+                "lfs.extension.x.clean": "touch {marker}; cat",
+            },
+            "* filter=lfs",
+        ),
         ({}, ""),
     ],
 )
@@ -108,6 +115,22 @@ def test_a_repository_with_its_worktree_elsewhere_is_not_read(
     git(repository, "config", "core.worktree", str(repository.parent))
     (repository.parent / "file").write_text("private\n")
     assert git_state() == {} and git_diff() == ""
+    git(repository.parent, "init", "-q")  # another repository of the user
+    assert git_state() == {} and git_diff() == ""
+
+
+def test_a_linked_worktree_is_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(repository, "worktree", "add", "-q", "../linked")
+    linked = repository.parent / "linked"
+    (linked / "file").write_text("in the linked worktree\n")
+    monkeypatch.chdir(linked)
+    assert "+in the linked worktree" in git_diff()
+
+
+@pytest.mark.parametrize("name", ["lfs.extension.x.clean", "gc.recentObjectsHook"])
+def test_a_setting_that_names_a_program_is_refused(repository: Path, name: str) -> None:
+    git(repository, "config", name, "true")
+    assert git_state() == {}
 
 
 def test_variables_that_git_sets_for_its_hooks_do_not_select_another_repository(

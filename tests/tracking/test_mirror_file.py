@@ -95,3 +95,22 @@ def test_a_mirror_file_with_an_invalid_wandb_id_is_corrupt(run, id: object) -> N
     (run.path / "mirror.json").write_text(json.dumps({"identity": {"id": id}}))
     with pytest.raises(RunError, match=r"mirror\.json is corrupt"):
         MirrorFile(run)
+
+
+def test_a_mirror_file_cannot_name_another_wandb_run_of_the_user(run) -> None:
+    (run.path / "mirror.json").write_text(json.dumps({"identity": {"id": "thesis.main-run"}}))
+    with pytest.raises(RunError, match=r"names the W&B run thesis\.main-run"):
+        MirrorFile(run)
+
+
+def test_a_run_that_was_moved_and_a_trial_of_the_users_sweep_keep_their_wandb_ids(
+    run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = {"id": f"old_name.{run.name}"}
+    (run.path / "mirror.json").write_text(json.dumps({"identity": identity}))
+    assert MirrorFile(run).run_id == identity["id"]
+    (run.path / "mirror.json").unlink()
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    monkeypatch.setenv("WANDB_RUN_ID", "a1b2c3d4")
+    MirrorFile(run).record_open("train", save_diff=False)
+    assert MirrorFile(run).run_id == "a1b2c3d4"

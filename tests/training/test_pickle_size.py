@@ -59,6 +59,59 @@ def test_a_checkpoint_with_a_key_that_takes_forever_to_hash_is_not_loaded(tmp_pa
         Checkpoint(path, 1, "0123456789abcdef").load()
 
 
+def saved(path: Path) -> Path:
+    torch.save({"state_dict": {"a": torch.zeros(3)}}, path)
+    return path
+
+
+def rewritten(path: Path, names: dict[str, str], compression: int) -> None:
+    """Write the archive again, with other names for some members."""
+    with zipfile.ZipFile(saved(path)) as archive:
+        contents = {member: archive.read(member) for member in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for member, data in contents.items():
+            stem, _, name = member.partition("/")
+            archive.writestr(f"{stem}/{names.get(name, name)}", data)
+
+
+def test_a_pickle_before_the_zip_archive_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.ckpt")
+    path.write_bytes(pickle.dumps(doubled(60), 2) + path.read_bytes())
+    with pytest.raises(ValueError, match="not a zip file"):
+        check_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", ["data.PKL", "constants.pkl", "code/a.py"])
+def test_a_member_that_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None:
+    rewritten(tmp_path / "a.ckpt", {"data.pkl": name}, zipfile.ZIP_STORED)
+    with pytest.raises(ValueError, match=r"is not from torch\.save"):
+        check_checkpoint(tmp_path / "a.ckpt")
+
+
+def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
+    rewritten(tmp_path / "a.ckpt", {}, zipfile.ZIP_DEFLATED)
+    with pytest.raises(ValueError, match=r"is not from torch\.save"):
+        check_checkpoint(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize(
+    "change", [{"optimizer_states": []}, {"lr_schedulers": None}, {"loops": 1}]
+)
+def test_a_checkpoint_without_the_state_of_training_cannot_be_resumed(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    state = {
+        "state_dict": {}, "global_step": 1, "pytorch-lightning_version": "2", "loops": {},
+        "callbacks": {}, "optimizer_states": [{}], "lr_schedulers": [{}], "run_hash": "a",
+    }  # fmt: skip
+    path = tmp_path / "step-000000001-0123456789abcdef.ckpt"
+    torch.save(state, path)
+    Checkpoint(path, 1, "0123456789abcdef").check_training_state("a")
+    torch.save(state | change, path)
+    with pytest.raises(RunError, match=f"{next(iter(change))} is missing or invalid"):
+        Checkpoint(path, 1, "0123456789abcdef").check_training_state("a")
+
+
 def test_a_checkpoint_of_an_optimizer_with_shared_settings_is_accepted(tmp_path: Path) -> None:
     model = torch.nn.Linear(3, 3)
     optimizer = torch.optim.AdamW([{"params": [weight]} for weight in model.parameters()])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from posenc.config.errors import printable
 from posenc.config.paths import OUTPUTS
 from posenc.report.experiment import read_experiment
 
@@ -26,7 +27,7 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
     path = Path(folder)
     experiment = read_experiment(path if path.exists() else OUTPUTS / path)
     for name, reason in experiment.corrupt.items():
-        warnings.warn(f"{name} was skipped: {reason}", stacklevel=2)
+        warnings.warn(printable(f"{name} was skipped: {reason}"), stacklevel=2)
     comparable = {id(row) for run in experiment.runs for row in run.comparable_rows}
     return pd.DataFrame(
         {

@@ -8,8 +8,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import trusted_modules, user_targets
 from posenc.config.errors import ConfigError
-from posenc.data.build_data import build_data
+from posenc.data.build_data import data_source
 from posenc.data.dataset import Dataset
+from posenc.data.prepare import fingerprint, prepare
+from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_remembered
@@ -60,12 +62,16 @@ def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:
 def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Dataset:
     """Return the dataset that a run was trained on.
 
-    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then.
+    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then. In that
+    case, nothing is written: a configuration from someone else may name private files, and its
+    `cache_dir` a folder that they can read.
     """
-    data = build_data(config, on_progress)
-    if data.fingerprint != config.planned.fingerprint:
+    source = data_source(config)
+    is_task = isinstance(source, TaskData)
+    current = source.fingerprint if is_task else fingerprint(*source)
+    if current != config.planned.fingerprint:
         raise ConfigError(
             f"the corpus has changed since the run was trained (its fingerprint was"
-            f" {config.planned.fingerprint} and is now {data.fingerprint}); {remedy}"
+            f" {config.planned.fingerprint} and is now {current}); {remedy}"
         )
-    return data
+    return source if is_task else prepare(*source, Path(config.cache_dir), on_progress)

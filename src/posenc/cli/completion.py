@@ -17,6 +17,7 @@ from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, SELECTION_KEYS
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
 from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups, option_files
+from posenc.config.yaml_files import check_config_dir
 
 SCRIPTS = {
     "bash": """
@@ -63,7 +64,8 @@ OTHER_KEYS = {
     "tune": ("trials",),
 }
 """Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
-SAFE_NAME = re.compile(r"[\w./+-]+")
+SAFE_WORD = re.compile(r"[\w./+=-]+")
+"""A word of a completion that has no special meaning in a shell."""
 POSITIONAL_FOLDER = ("report", "status", "sync", "dashboard")
 """The commands that take the name of an experiment without `name=`."""
 FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
@@ -82,6 +84,7 @@ class Context:
         config_dirs = [Path(after) for word, after in pairwise(words) if word == "--config-dir"]
         pairs = {key: value for key, _, value in (word.partition("=") for word in words)}
         config_dirs += [Path(pairs["--config-dir"])] if pairs.get("--config-dir") else []
+        config_dirs = [folder for folder in config_dirs if _is_valid(folder)]
         options = {key: set(value.split(",")) for key, value in pairs.items()}
         return cls(config_dirs, Path(pairs.get("outputs_dir") or OUTPUTS), options)
 
@@ -125,8 +128,17 @@ def completions(line: str) -> list[str]:
     return [f"{key}={start}{option}" for option in _matching(values, current)]
 
 
+def _is_valid(config_dir: Path) -> bool:
+    try:
+        check_config_dir(config_dir)
+    except ConfigError:
+        return False
+    return True
+
+
 def _matching(words: Iterable[str], prefix: str) -> list[str]:
-    return sorted({word for word in words if word.startswith(prefix)})
+    """Return the words that start with `prefix`, without those that a shell could run."""
+    return sorted({word for word in words if word.startswith(prefix) and SAFE_WORD.fullmatch(word)})
 
 
 def _next_part(key: str, start: str) -> str:
@@ -136,11 +148,7 @@ def _next_part(key: str, start: str) -> str:
 
 
 def _values(key: str, context: Context) -> list[str]:
-    """Return a key's possible values: options, experiments, run directories or allowed strings.
-
-    Names that do not match SAFE_NAME are omitted, because the shell could run a command that such a
-    name contains.
-    """
+    """Return a key's possible values: options, experiments, run directories or allowed strings."""
     names = allowed_options(key, context.config_dirs)
     if key == "name":
         names = [file.parent.name for file in context.outputs.glob("*/plan.json")]
@@ -151,7 +159,7 @@ def _values(key: str, context: Context) -> list[str]:
 
         choices = TYPES.get(key)
         names = [str(choice).lower() for choice in choices] if isinstance(choices, tuple) else []
-    return [name for name in names if SAFE_NAME.fullmatch(name)]
+    return list(names)
 
 
 def _keys(command: str, context: Context) -> list[str]:

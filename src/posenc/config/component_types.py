@@ -112,6 +112,17 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     )
 
 
+def is_alias(path: str, target: Any) -> bool:
+    """Whether a path in posenc names a target that is defined in another module, which imports it.
+
+    Code that compares targets by their paths would not recognize it. A package may export what its
+    modules define.
+    """
+    module, _, name = path.rpartition(".")
+    is_exported = f"{target.__module__}.".startswith(f"{module}.")
+    return path.startswith("posenc.") and not (is_exported and target.__qualname__ == name)
+
+
 def import_target(
     node: Mapping[str, Any] | DictConfig, name: str, modules: Sequence[str], group: str = ""
 ) -> Callable[..., Any]:

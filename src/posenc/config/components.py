@@ -17,6 +17,7 @@ from posenc.config.component_types import (
     group_type,
     import_target,
     in_library,
+    is_alias,
     is_allowed,
     is_user_code,
     type_hints,
@@ -176,7 +177,7 @@ def _check_allowed(
     target: Any, path: str, name: str, annotation: Any, group: str, *, is_factory: bool
 ) -> None:
     """Raise ConfigError if a target may not be used, or may be used only as a factory."""
-    if is_allowed(target, annotation, group, is_factory=is_factory):
+    if is_allowed(target, annotation, group, is_factory=is_factory) and not is_alias(path, target):
         return
     remedy = "choose one of the group's options"
     if not is_factory and is_allowed(target, annotation, group, is_factory=True):

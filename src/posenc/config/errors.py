@@ -12,7 +12,8 @@ from typing import Any, TypeGuard
 
 MAX_WORD_LENGTH, MAX_MESSAGE_LENGTH = 500, 2000
 """The longest word and the longest message, in characters, that are printed in full."""
-_CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
+_BIDIRECTIONAL_CODES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # reorder the text
+_CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0), *_BIDIRECTIONAL_CODES} - {*map(ord, "\t\n")}
 _REPLACEMENTS = dict.fromkeys(_CONTROL_CODES, "\N{REPLACEMENT CHARACTER}")
 PATH_ERRORS = (
     errno.EACCES,
@@ -77,6 +78,8 @@ def _without_middle(text: str, kept: int) -> str:
 
 def printable(text: str) -> str:
     """Return text with control characters other than tabs and line breaks replaced.
+
+    Those that set the direction of text are replaced, too.
 
     Text from files of a run could otherwise control the terminal.
     """

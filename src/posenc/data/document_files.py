@@ -98,7 +98,7 @@ class JsonLinesFile(_Utf8File):
     def _parse_line(self, line: bytes, label: str) -> str:
         try:
             row: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{label} is not JSON ({error}); write one object per line") from None
         if not isinstance(row, dict):
             raise ConfigError(f"{label} is a {type(row).__name__}; write one JSON object per line")
@@ -128,6 +128,10 @@ class ParquetFile(DocumentFile):
             raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
         if column not in schema.names:
             raise self._missing_column(schema.names)
+        if (count := schema.names.count(column)) > 1:
+            raise ConfigError(
+                f"{self.label} has {count} columns named '{column}'; rename all but one"
+            )
         dtype = schema.field(column).type
         if not (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
             raise ConfigError(f"{self.label}: column '{column}' has type {dtype}, not string")

@@ -1,7 +1,7 @@
 """Evaluates the weights of a run and adds the rows to its `evaluation.json`."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -22,7 +22,7 @@ from posenc.evaluation.requests import measurement_requests
 from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
-from posenc.model.build import build_encoding, build_model
+from posenc.model.build import build_encoding, build_meta_model, build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
@@ -176,11 +176,23 @@ def _load(
     kernel: str | None,
     encoding: Encoding | None = None,
 ) -> Decoder:
-    """Return the model with the weights of `checkpoint`; see `build_model` for the arguments."""
-    model = build_model(config, vocab_size, encoding, kernel)
+    """Return the model with the weights of `checkpoint`; see `build_model` for the arguments.
+
+    The shapes are compared first, because a configuration from someone else could describe a model
+    that fills the memory.
+    """
     weights = checkpoint.weights(config.planned.hash)
+    encoding = encoding or build_encoding(config, list(config.get("modules") or []))
+    expected = _shapes(build_meta_model(config, vocab_size, encoding).state_dict())
+    if wrong := sorted(dict(expected.items() ^ _shapes(weights).items())):
+        raise checkpoint.load_error(ValueError(f"it does not fit the model: {wrong[0]}"))
+    model = build_model(config, vocab_size, encoding, kernel)
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
     return model
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: getattr(value, "shape", None) for name, value in state.items()}

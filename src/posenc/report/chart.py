@@ -7,6 +7,7 @@ than a factor of LOG_Y_RATIO.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log2, log10
+from sys import float_info
 
 from posenc.report.confidence import Band, describe_bands
 from posenc.report.encoding_styles import PUBLISHED_DASH, Style
@@ -170,6 +171,6 @@ def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
     """
     if log:
         start, end = widen(log10(low), log10(high), log=False)
-        return 10**start, 10**end
-    margin = AXIS_MARGIN * (high - low) or 0.5
+        return 10**start, 10 ** min(end, float_info.max_10_exp)
+    margin = AXIS_MARGIN * (high - low) or max(0.5, 1e-6 * abs(low))
     return low - margin, high + margin

@@ -1,6 +1,5 @@
 """Published curves in an experiment's YAML: perplexity, loss or accuracy by evaluation length."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from posenc.report.side_parser import parse_value
 from posenc.report.yaml_values import require_number, require_tokens
 
 CURVE_KEYS = ("values", "unit", "source")
+MAX_VALUE = 1e99
 UNITS = ("perplexity", "loss", "accuracy")
 
 
@@ -68,5 +68,5 @@ def _parse_values(value: Any, unit: str, name: str) -> dict[int, float]:
         is_number = re.fullmatch("[0-9]{1,18}", str(key))
         length = require_tokens(int(key) if is_number else key, name)
         minimum = 1 if unit == "perplexity" else 0
-        values[length] = require_number(number, minimum, math.inf, f"{name}.{key}")
+        values[length] = require_number(number, minimum, MAX_VALUE, f"{name}.{key}")
     return values

@@ -17,6 +17,7 @@ from posenc.report.page import (
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
 from posenc.report.verdicts import summary, verdict_tables
+from posenc.runs.plan_file import quoted_command
 
 QUESTION = (
     "How does the positional encoding affect a Transformer language model, at its training length"
@@ -110,7 +111,8 @@ def _verdict_sections(verdicts: Verdicts) -> Iterator[Section]:
 
 def _reproduction(results: Results) -> list[Block]:
     experiment = results.experiment
-    if not experiment.command:
+    command = quoted_command(experiment.command or "")
+    if command is None:
         return [Paragraph(NO_COMMAND_TEXT)]
     provenance = (
         f"Created with posenc {posenc_versions(experiment.runs)} from data with the fingerprint"
@@ -118,7 +120,7 @@ def _reproduction(results: Results) -> list[Block]:
         " affect its result; its config.yaml lists them. The same hash means the same run on every"
         " machine."
     )
-    commands = Commands([experiment.command, f"posenc report name={experiment.name}"])
+    commands = Commands([command, f"posenc report name={experiment.name}"])
     return [Paragraph(COMMANDS_TEXT), commands, Paragraph(provenance)]
 
 

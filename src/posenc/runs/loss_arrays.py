@@ -26,8 +26,9 @@ BLOCK_TOKENS = 4096
 BY_POSITION = "by_position"
 """The protocol whose losses at each position are saved."""
 BINS_PER_OCTAVE = 4
-MAX_ARRAY_BYTES = 2**31
+MAX_ARRAY_BYTES = 2**28
 """The maximum total size of a file's arrays; compressed, they may take a thousandth of it."""
+ARRAY_DTYPES = {"sum": np.dtype(np.float64), "count": np.dtype(np.int64)}
 NUMPY_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -96,7 +97,15 @@ def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     Raises RunError if the file is corrupt, or if the arrays of a row do not match it.
     """
     by_position = [row for row in rows if row["protocol"] == BY_POSITION]
-    return _read_checked_arrays(path, by_position, positions_name)
+    arrays = _read_checked_arrays(path, by_position, positions_name)
+    for row in by_position:
+        name = f"{positions_name(row)}.sum"
+        if name in arrays and len(arrays[name]) != row["length"]:
+            raise RunError(
+                f"{path} is corrupt ({name} has {len(arrays[name]):,} positions instead of"
+                f" {row['length']:,}); delete it and evaluate the run again"
+            )
+    return arrays
 
 
 def read_blocks(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -139,9 +148,8 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
             data = file.read(member.file_size)  # read() would decompress more than the size says
         start = 10 + int.from_bytes(data[8:10], "little")
         shape, dtype = _parse_header(data[:start])
-        arrays[member.filename.removesuffix(".npy")] = np.frombuffer(
-            data[start:], dtype, prod(shape)
-        ).reshape(shape)
+        array = np.frombuffer(data, dtype, prod(shape), offset=start)
+        arrays[member.filename.removesuffix(".npy")] = array.reshape(shape)
     return arrays
 
 
@@ -158,14 +166,14 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     """Raise ValueError unless all arrays are pairs of finite sums and counts of the same length."""
     for name, array in arrays.items():
-        if array.ndim != 1 or not array.size or array.dtype.kind not in "fiu":
-            raise ValueError(f"{name} is not a sequence of numbers")
         stem, _, kind = name.rpartition(".")
+        if array.ndim != 1 or not array.size or array.dtype != ARRAY_DTYPES.get(kind):
+            raise ValueError(f"{name} is not a sequence of sums in float64 or of counts in int64")
         other = arrays.get(f"{stem}.{'count' if kind == 'sum' else 'sum'}")
-        if kind not in ("sum", "count") or other is None or other.shape != array.shape:
+        if other is None or other.shape != array.shape:
             raise ValueError(f"{name} has no counterpart of the same length")
-    if arrays and not np.isfinite(np.concatenate(list(arrays.values()))).all():
-        raise ValueError("a number is not finite")
+        if not np.isfinite(array).all() or (kind == "count" and array.min() < 0):
+            raise ValueError(f"{name} has a negative count or a number that is not finite")
 
 
 def merge_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:

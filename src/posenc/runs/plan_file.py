@@ -22,7 +22,7 @@ PLAN_TYPES = {
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
-ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", "wandb"}
+ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", ".submitit", "wandb"}
 """Files and folders of an experiment that are of no use without its runs."""
 
 REPORT_FOLDERS = ("report", "report-selected")
@@ -65,6 +65,15 @@ def update_plan(
             "runs": list(dict.fromkeys([*old["runs"], *names])),
         }
         write_json(folder / "plan.json", plan)
+
+
+def quoted_command(command: str) -> str | None:
+    """Return a command from a plan, quoted for a shell, or None if it does not run posenc.
+
+    The plan may be from someone else, and users copy what they see.
+    """
+    words = shlex.split(command)
+    return shlex.join(words) if words[:1] == ["posenc"] else None
 
 
 def _is_file_name(name: str) -> bool:

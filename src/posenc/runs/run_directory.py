@@ -273,7 +273,8 @@ def remove_run(run: RunDirectory) -> None:
                 plan["commands"].pop(name, None)
                 write_json(plan_file, plan)
         for path in paths:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            is_folder = path.is_dir() and not path.is_symlink()
+            shutil.rmtree(path) if is_folder else path.unlink()
     _remove_emptied_folder(folder)
 
 

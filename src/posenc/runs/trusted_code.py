@@ -1,8 +1,9 @@
-"""Remembers the classes and functions that the user has trained with, and the upload destinations.
+"""Remembers the classes and functions that the user has trained with, and where runs are uploaded.
 
-A run directory may come from someone else, so its configuration cannot decide which code is run or
-where results are uploaded. A class that the user has already trained with on this machine, from the
-same file, can be imported, and results can be uploaded to a W&B project that the user has used.
+A run directory may come from someone else, so its files cannot decide which code is run or where
+results are uploaded. A class that the user has already trained with on this machine, from the same
+file, can be imported, and results can be uploaded to a W&B project, or to a trial of a W&B sweep,
+that the user has used.
 """
 
 import os
@@ -17,13 +18,17 @@ from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 
-def remember(targets: Iterable[str], destinations: Iterable[str] = ()) -> None:
+def remember(
+    targets: Iterable[str], destinations: Iterable[str] = (), trials: Iterable[str] = ()
+) -> None:
     """Record classes and functions that the user trains with, and where runs are uploaded.
 
-    Does nothing if the record cannot be written.
+    `trials` are W&B run ids that a sweep has assigned. Does nothing if the record cannot be
+    written.
     """
     entries = {entry for target in targets if (entry := _entry(target)) is not None}
     entries |= {_destination_entry(destination) for destination in destinations}
+    entries |= {_trial_entry(trial) for trial in trials}
     record = _record()
     if record is None or entries <= _remembered(record):
         return
@@ -41,6 +46,12 @@ def is_known_destination(destination: str) -> bool:
     """Whether the user has trained runs that are uploaded to `destination`."""
     record = _record()
     return record is not None and _destination_entry(destination) in _remembered(record)
+
+
+def is_known_trial(wandb_id: str) -> bool:
+    """Whether a W&B sweep has assigned this run id to a run of the user."""
+    record = _record()
+    return record is not None and _trial_entry(wandb_id) in _remembered(record)
 
 
 def _record() -> Path | None:
@@ -63,6 +74,10 @@ def _remembered(record: Path) -> set[str]:
 
 def _destination_entry(destination: str) -> str:
     return f"upload to {destination}"
+
+
+def _trial_entry(wandb_id: str) -> str:
+    return f"W&B trial {wandb_id}"
 
 
 def _entry(target: str) -> str | None:

@@ -1,6 +1,5 @@
 """The table and the JSON output of `posenc status`, built from the run directories."""
 
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.config.errors import plural
-from posenc.runs.plan_file import read_plan
+from posenc.runs.plan_file import quoted_command, read_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
@@ -120,7 +119,7 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
     plan = read_plan(runs[0].path.parent) if runs else {}
     states_by_command: dict[str, set[str]] = {}
     for run in runs:
-        command = _quoted(plan["commands"].get(run.name, plan.get("command")) or "")
+        command = quoted_command(plan["commands"].get(run.name, plan.get("command")) or "")
         state = statuses[run.name].state
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
@@ -128,12 +127,3 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
         f"{command} retry=true" if "failed" in states and "retry=" not in command else command
         for command, states in states_by_command.items()
     ]
-
-
-def _quoted(command: str) -> str | None:
-    """Return a command from a plan, quoted for a shell, or None if it does not run posenc.
-
-    The plan may be from someone else, and users copy what is printed.
-    """
-    words = shlex.split(command)
-    return shlex.join(words) if words[:1] == ["posenc"] else None

@@ -17,6 +17,7 @@ from posenc.config.errors import RunError
 from posenc.config.values import matches_type
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import is_known_trial, remember
 from posenc.tracking.wandb_config import (
     git_diff,
     git_state,
@@ -70,10 +71,23 @@ class MirrorFile:
         self.has_file_sizes = "file_sizes" in contents
         self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
         _check(self.file, contents)
+        if not self._is_own_run(self.run_id):
+            raise RunError(
+                f"{self.file} names the W&B run {self.run_id}, which this run did not start on this"
+                f" machine; delete the file to log to a W&B run of its own"
+            )
 
     @property
     def run_id(self) -> str:
         return self.identity.get("id") or run_id(self.directory)
+
+    def _is_own_run(self, wandb_id: str) -> bool:
+        """Whether a W&B run belongs to this run: by its name, or as a trial of the user's sweep.
+
+        A run directory may come from someone else, and must not name another run of the user.
+        """
+        is_named = wandb_id.endswith(f".{self.directory.name}")
+        return is_named or wandb_id == run_id(self.directory) or is_known_trial(wandb_id)
 
     @property
     def job_type(self) -> str:
@@ -114,7 +128,9 @@ class MirrorFile:
             self.directory.path.mkdir(parents=True, exist_ok=True)
             if save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
-            wandb_id = sweep_trial_id() or run_id(self.directory)
+            if trial := sweep_trial_id():
+                remember([], trials=[trial])
+            wandb_id = trial or run_id(self.directory)
             self.identity = {"id": wandb_id, "job_type": job_type, **git_state()}
         self.has_file_sizes, self.file_sizes = True, None
         self._write()

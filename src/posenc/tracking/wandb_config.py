@@ -30,7 +30,9 @@ SAFE_SETTINGS = re.compile(
     |extensions\.(?:worktreeconfig|objectformat|refstorage)
     |remote\..+\.(?:url|pushurl|fetch|push|tagopt|prune|mirror|gh-resolved)
     |submodule\.(?:active|.+\.(?:url|active|branch|ignore))
-    |(?:branch|user|author|committer|color|init|pull|push|fetch|commit|tag|gc|lfs|github)\..+""",
+    |lfs\.(?:repositoryformatversion|allowincompletepush|.+\.(?:access|locksverify))
+    |gc\.(?:auto|autodetach|autopacklimit|pruneexpire|reflogexpire|reflogexpireunreachable)
+    |(?:branch|user|author|committer|color|init|pull|push|fetch|commit|tag|github)\..+""",
     re.VERBOSE | re.DOTALL,
 )
 """Repository settings that cannot make `git status` or `git diff` run another program.
@@ -172,8 +174,10 @@ def _require_no_commands(folder: Path) -> None:
     for scope, name in zip(settings[::2], settings[1::2], strict=False):
         if scope in ("local", "worktree") and not SAFE_SETTINGS.fullmatch(name):
             raise subprocess.SubprocessError(f"{name} is set")
-    if not Path(_git(folder, "rev-parse", "--show-toplevel"), ".git").exists():
-        raise subprocess.SubprocessError("core.worktree is another folder")
+    work_tree = Path(_git(folder, "rev-parse", "--show-toplevel"))
+    repositories = {_git(path, "rev-parse", "--absolute-git-dir") for path in (folder, work_tree)}
+    if len(repositories) > 1:
+        raise subprocess.SubprocessError("core.worktree is a folder of another repository")
 
 
 def _git(folder: Path, *arguments: str) -> str:

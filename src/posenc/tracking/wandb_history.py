@@ -1,5 +1,6 @@
 """Rows of W&B's history: training metrics, extrapolation curves and loss by position."""
 
+import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -16,6 +17,7 @@ from posenc.runs.run_directory import STOPPED_EARLY
 MAIN_SPLIT = "validation"
 LENGTH_AXIS = "extrapolation/length"
 POSITION_AXIS = "loss_by_position/position"
+FACTOR = re.compile(r"factor=[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 EVALUATION_AXES = (LENGTH_AXIS, POSITION_AXIS)
 STEP_METRICS = {
     "train/*": "tokens",
@@ -88,7 +90,7 @@ def swap_rows(rows: Sequence[Row]) -> list[list[Any]]:
         measurement = tuple(row[key] for key in MEASUREMENT_KEYS)
         if measurement in swapped:
             words = (row["swap"] or NO_SWAP).split()
-            factors = [word for word in words if word.startswith("factor=")]
+            factors = [word for word in words if FACTOR.fullmatch(word)]
             name = " ".join(word for word in words if word not in factors)
             factor = float(factors[0].removeprefix("factor=")) if factors else None
             measured = row["data_name"], *measurement[1:]

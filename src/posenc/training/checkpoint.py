@@ -32,6 +32,16 @@ GLOBAL_STEP = "global_step"
 METRICS_DIGEST = "metrics_digest"
 """The key of a checkpoint that holds the digest of the training log up to its step."""
 
+TRAINING_STATE: dict[str, tuple[type, int]] = {
+    GLOBAL_STEP: (int, 0),
+    "pytorch-lightning_version": (str, 0),
+    "loops": (dict, 0),
+    "callbacks": (dict, 0),
+    "optimizer_states": (list, 1),
+    "lr_schedulers": (list, 1),
+}
+"""What Lightning resumes from: key -> its type and its number of items, or 0 for any number."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -72,6 +82,14 @@ class Checkpoint:
             reason = f"it was saved by the run with hash {saved_by}, not {run_hash}"
             raise self.load_error(ValueError(reason))
         return contents
+
+    def check_training_state(self, run_hash: str) -> None:
+        """Raise RunError unless training can resume from the checkpoint, in addition to `load`."""
+        contents = self.load(run_hash)
+        for key, (expected, size) in TRAINING_STATE.items():
+            value = contents.get(key)
+            if not isinstance(value, expected) or (size and len(value) != size):
+                raise self.load_error(ValueError(f"{key} is missing or invalid"))
 
     def weights(self, run_hash: str | None = None) -> dict[str, torch.Tensor]:
         """Return the state_dict of the model. Raises RunError like `load`."""

@@ -43,7 +43,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         return True
     if checkpoint:
         # Checks the contents: for a corrupt checkpoint, Lightning would print a traceback.
-        checkpoint.load(config.planned.hash)
+        checkpoint.check_training_state(config.planned.hash)
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
         for file in (run.metrics_file, run.timing_file):

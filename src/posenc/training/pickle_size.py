@@ -7,15 +7,24 @@ with each level.
 
 import errno
 import pickletools
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posenc.config.errors import abbreviate
+
 MAX_VALUES = 10_000_000
 """The maximum number of values, counting shared ones repeatedly; hashing more takes seconds."""
 MAX_PICKLE_BYTES = 100_000_000
 """The maximum size of a checkpoint's pickle (without weights); enough for five million values."""
+ZIP_SIGNATURE = b"PK\x03\x04"
+MEMBER_NAME = re.compile(
+    r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment"
+    r"|\.data/serialization_id)"
+)
+"""The members of an archive from `torch.save`, which does not compress them."""
 APPENDING_OPCODES = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD")
 """The opcodes that add their arguments to the value below them instead of creating a value."""
 
@@ -29,15 +38,27 @@ class _Value:
 
 
 def check_checkpoint(path: Path) -> None:
-    """Raise ValueError if a file is not from `torch.save`, or if its pickle has too many values."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is not a zip file from torch.save")
+    """Raise ValueError if a file is not from `torch.save`, or if its pickle has too many values.
+
+    torch would read a file that starts with a pickle without looking at a zip archive behind it,
+    and does not distinguish upper and lower case in the names of an archive's members.
+    """
+    with path.open("rb") as file:
+        if file.read(len(ZIP_SIGNATURE)) != ZIP_SIGNATURE or not zipfile.is_zipfile(path):
+            raise ValueError("it is not a zip file from torch.save")
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.filename.endswith(".pkl"):
+            members = {member.filename: member for member in archive.infolist()}
+            if len(members) < len(archive.infolist()):
+                raise ValueError("two members of its zip archive have the same name")
+            for name, member in members.items():
+                if not MEMBER_NAME.fullmatch(name) or member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError(
+                        f"{abbreviate(name)} in its zip archive is not from torch.save"
+                    )
+                if name.endswith("/data.pkl"):
                     if member.file_size > MAX_PICKLE_BYTES:
-                        raise ValueError(f"{member.filename} has over {MAX_PICKLE_BYTES:,} bytes")
+                        raise ValueError(f"{name} has over {MAX_PICKLE_BYTES:,} bytes")
                     check_pickle(archive.read(member))
     except OSError as error:
         if error.errno != errno.EINVAL:

@@ -1,6 +1,7 @@
 """Lightning's Trainer as posenc configures it, and the strategy for fully sharded training."""
 
 import logging
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,6 +63,8 @@ def build_trainer(
         "callbacks": list(callbacks),
         "logger": logger or False,
         "profiler": profiler,
+        # In a job of Slurm, Lightning would load a checkpoint of another program from this folder.
+        "default_root_dir": os.devnull,
         "detect_anomaly": bool(OmegaConf.select(config, "debug.detect_anomaly")),
         "log_every_n_steps": 1,
         # The recorder validates. With these values, EarlyStopping acts after each validation

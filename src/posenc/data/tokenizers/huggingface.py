@@ -1,10 +1,12 @@
 """Loads tokenizers of the Hugging Face `tokenizers` library from untrusted files."""
 
+import json
 import math
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tokenizers import Tokenizer as HuggingFaceTokenizer
@@ -17,6 +19,9 @@ MAX_GROWTH = 100
 Those of published tokenizers lengthen it less than tenfold. A malicious file needs only a few dozen
 steps that each double the text to exhaust the memory.
 """
+PROBE = f"def f(x):\n    return internationalization_of_42_names(x) + {24 * 'a'}{24 * ' '}"
+MAX_PROBE_SECONDS = 0.2
+"""The CPU time within which PROBE must be encoded; published tokenizers take milliseconds."""
 STEP_GROWTH = {"ByteLevel": 4, "Precompiled": 10}
 """The steps besides Replace that lengthen a text each time they are applied -> the largest factor.
 
@@ -27,10 +32,21 @@ Unicode normalization is not among them: applying it again changes nothing.
 def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
     """Return the tokenizer that a tokenizer.json with this text describes.
 
-    Raises ConfigError if the library rejects it.
+    Raises ConfigError if the library rejects it, or if it takes too long for a short text, because
+    of a regular expression that backtracks.
     """
     with library_errors("the tokenizers library cannot read it"):
-        return HuggingFaceTokenizer.from_str(text)
+        tokenizer = HuggingFaceTokenizer.from_str(text)
+    check_growth(json.loads(tokenizer.to_str()))
+    start = time.thread_time()
+    with suppress(ConfigError), library_errors(""):  # not every tokenizer can encode this text
+        tokenizer.encode(PROBE)
+    if (seconds := time.thread_time() - start) > MAX_PROBE_SECONDS:
+        raise ConfigError(
+            f"it took {seconds:.1f} s to encode {len(PROBE)} characters; simplify its regular"
+            f" expressions"
+        )
+    return tokenizer
 
 
 @contextmanager
