@@ -352,7 +352,8 @@ def test_a_server_that_is_lost_before_a_table_is_logged_causes_one_warning(
     server.failure = "hang"
     loss = {"count": 64, "loss": 1.0}
     merge_rows(run.evaluation_file, [evaluation_row(64, 20.0, protocol="by_position", **loss)])
-    arrays = {"f00d.validation.64.sum": np.ones(64), "f00d.validation.64.count": np.ones(64)}
+    counts = np.ones(64, np.int64)
+    arrays = {"f00d.validation.64.sum": np.ones(64), "f00d.validation.64.count": counts}
     merge_arrays(run.positions_file, arrays)
     tracker.finish(failed=False)
     (warning,) = logged_warnings(caplog)
