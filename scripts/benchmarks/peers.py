@@ -29,7 +29,7 @@ import torch
 from implementations import IMPLEMENTATIONS, Implementation, Size
 
 from posenc.attention.precision import autocast
-from posenc.benchmark.timing import call_seconds, matrix_product, product_flops
+from posenc.benchmark.timing import call_seconds, make_matmul, matmul_flops
 from posenc.runs.environment import MALLOC_VARIABLES
 
 SIZES = {
@@ -129,7 +129,7 @@ def measure(
     steps: dict[str, Steps], precision: str, device: torch.device, rounds: int
 ) -> list[dict[str, float]]:
     """Return, for every round, the seconds that each implementation and a `product` took."""
-    product = matrix_product(precision, device)
+    product = make_matmul(precision, device)
     timed: dict[str, Callable[[], float]] = {name: step.run for name, step in steps.items()}
     timed["product"] = lambda: call_seconds(product, device)
     order, results = list(timed), []
@@ -161,7 +161,7 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
         utilization = statistics.median(
             implementation.flops
             / row[name]
-            / (product_flops(implementation.device) / row["product"])
+            / (matmul_flops(implementation.device) / row["product"])
             for row in results
         )
         counterpart = IMPLEMENTATIONS[name].counterpart
@@ -198,7 +198,7 @@ def summary(steps: dict[str, Steps], results: list[dict[str, float]], setup: str
     counterparts = {name: IMPLEMENTATIONS[name].counterpart for name in steps}
     return {
         "setup": setup,
-        "flops": flops | {"product": product_flops(device)},
+        "flops": flops | {"product": matmul_flops(device)},
         "compared_with": {name: c for name, c in counterparts.items() if c in steps},
         "rounds": results,
     }
@@ -227,7 +227,7 @@ def main() -> None:
     print(f"{platform.python_version()}, {versions}\n")
     print_table(steps, results)
     seconds = statistics.median(row["product"] for row in results)
-    print(f"\nMatrix product: {product_flops(device) / seconds / 1e9:.0f} GFLOP/s.")
+    print(f"\nMatrix product: {matmul_flops(device) / seconds / 1e9:.0f} GFLOP/s.")
     print_fastest(steps, results)
     if options.json is not None:
         title = f"{options.size}, L={options.length}, {size.tokens} tokens per step"

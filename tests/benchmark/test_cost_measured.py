@@ -14,7 +14,7 @@ from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
 
 CPU = DataSheetGpu(float32=1e12, bf16=1e12, utilization=1.0, memory=1e12)
-CPU.gpu = False
+CPU.has_gpu = False
 SIZES = [
     ["model=tiny", "encoding=rope", "train_length=256", "batch_tokens=4096"],
     ["model=small", "encoding=alibi", "train_length=256", "batch_tokens=4096"],

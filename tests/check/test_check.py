@@ -38,7 +38,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
             "kernels_agree": "",
         },
     ),
-    ("MisspelledHook", {}, {"hooks_are_overridden": "rename it to bias"}),
+    ("MisspelledHook", {}, {"hooks_are_valid": "rename it to bias"}),
     ("NeedlessLimitation", {}, {"is_causal": "but it holds"}),
     ("DependsOnLength", {}, {"is_prefix_consistent": "between 12 tokens"}),
     ("DependsOnQueryPosition", {}, {"is_shift_invariant": "1000"}),
@@ -161,7 +161,7 @@ def test_a_hook_that_raises_is_reported_on_one_line_and_other_properties_are_che
         "has_description",
         "omits_model_hyperparameters",
         "declares_limitations",
-        "hooks_are_overridden",
+        "hooks_are_valid",
         "loads_at_any_length",
         "parameters_have_effect",
     }

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from posenc import __version__
-from posenc.cli.arguments import OTHER_FLAGS, SHORT_FLAGS, parse
+from posenc.cli.arguments import SHORT_FLAGS, UNSUPPORTED_FLAGS, parse
 from posenc.cli.main import main
 from posenc.config.errors import ConfigError
 
@@ -27,11 +27,11 @@ def test_hydras_own_settings_are_not_printed() -> None:
         parse("train", ["--cfg", "hydra"])
 
 
-@pytest.mark.parametrize("flag", [*OTHER_FLAGS, "-cn", "-sc", "-i"])
+@pytest.mark.parametrize("flag", [*UNSUPPORTED_FLAGS, "-cn", "-sc", "-i"])
 def test_the_error_for_an_unsupported_flag_names_the_alternative(flag: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse("train", [f"{flag}=value"])
-    assert OTHER_FLAGS[SHORT_FLAGS.get(flag, flag)] in str(error.value)
+    assert UNSUPPORTED_FLAGS[SHORT_FLAGS.get(flag, flag)] in str(error.value)
 
 
 def test_multirun_is_accepted_where_commas_make_a_sweep() -> None:

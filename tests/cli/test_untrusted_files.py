@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from posenc.api.saved_run import run_config
 from posenc.cli import main
 from posenc.config.components import check
 from posenc.config.errors import ConfigError, RunError
+from posenc.evaluation import evaluate
 from posenc.inspect.inspection import InspectionResults, write_inspection
 from posenc.jobs.exit_codes import FAILED, FINISHED
 from posenc.jobs.job import main as job
@@ -349,6 +351,29 @@ def test_a_command_writes_only_to_a_cache_that_has_the_corpus_of_the_run(
     run.config_file.write_text(text.replace(f"fingerprint: {fingerprint}", "fingerprint: ../x"))
     with pytest.raises(RunError, match="fingerprint"):
         run.config()
+
+
+def test_a_model_that_does_not_fit_its_checkpoint_is_not_built(
+    finished: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A configuration from someone else could describe a model that fills the memory."""
+    config = run_config(finished, [], str)
+    config.model.feed_forward = 100_000_000
+    monkeypatch.setattr(evaluate, "build_model", lambda *_: pytest.fail("the model was built"))
+    with pytest.raises(RunError, match="does not fit the model"):
+        evaluate.load_model(finished, config, 257, torch.device("cpu"))
+
+
+def test_a_slurm_job_loads_no_checkpoint_from_the_current_folder(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a Slurm job, Lightning looks for `hpc_ckpt_*.ckpt` in its root folder."""
+    (tmp_path / "hpc_ckpt_1.ckpt").write_bytes(b"not a checkpoint")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    monkeypatch.setenv("SLURM_JOB_NAME", "train")
+    run = small_run("encoding=rope")
+    assert job([str(run.path)]) == FINISHED
 
 
 def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:

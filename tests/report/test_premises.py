@@ -149,7 +149,10 @@ def test_an_ngram_model_needs_the_requested_order_and_the_text_of_the_row(
     assert reason in verdict.clauses[0].reason
 
 
-def test_counts_may_differ_if_a_protocol_does_not_score_every_token(tools: Any) -> None:
-    runs = alibi_runs(tools, protocol="fixed_target", stride=8, count=100)
-    premise = TRIGRAM + "  where: {protocol: fixed_target, stride: 8}\n"
-    assert tools.outcomes(premise, runs) == {64: "holds"}
+@pytest.mark.parametrize(("count", "outcome"), [(1000, "holds"), (100, "not comparable")])
+def test_an_ngram_model_is_comparable_only_if_a_protocol_scores_every_token(
+    tools: Any, count: int, outcome: str
+) -> None:
+    runs = alibi_runs(tools, protocol="sliding", stride=8, count=count)
+    premise = TRIGRAM + "  where: {protocol: sliding, stride: 8}\n"
+    assert tools.outcomes(premise, runs) == {64: outcome}

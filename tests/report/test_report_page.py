@@ -250,6 +250,16 @@ def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
     assert "At 128 tokens, the runs were not all scored on the same tokens" in text
 
 
+def test_different_tokens_at_different_training_lengths_are_no_limitation(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for train_length, tokens in ((64, "a" * 12), (128, "b" * 12)):
+        rows = [fabricate.row(128, 3.0), fabricate.row(256, 3.1, tokens_hash=tokens)]
+        fabricate.run(tmp_path / "two", fabricate.config("alibi", train_length, 1), rows)
+    write_report(tmp_path / "two", console, full=True)
+    assert "not all scored on the same tokens" not in " ".join(printed(console).split())
+
+
 def test_unfinished_runs_are_listed_in_every_format(
     trial_report: SimpleNamespace, read_html: Any
 ) -> None:

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MIN_WIDTH = 16
+MIN_DOT_DIM = 16
 """The smallest inner dimension of a matrix product in Triton."""
 
 
@@ -60,13 +60,13 @@ def launch(inputs: list[Tensor], tiles: Tensor, window: int, scale: float) -> No
     Tile n is the sum of all tiles of score gradients that are n tiles below the diagonal. `inputs`
     are the contiguous q, k, v, bias, lse, grad_out and delta.
     """
-    batch, heads, length, width = inputs[0].shape
-    v_width = inputs[2].shape[-1]
+    batch, heads, length, head_dim = inputs[0].shape
+    v_dim = inputs[2].shape[-1]
     sizes: dict[str, Any] = {
-        "HEAD_DIM": width,
-        "V_DIM": v_width,
-        "PADDED_HEAD_DIM": max(MIN_WIDTH, triton.next_power_of_2(width)),
-        "PADDED_V_DIM": max(MIN_WIDTH, triton.next_power_of_2(v_width)),
+        "HEAD_DIM": head_dim,
+        "V_DIM": v_dim,
+        "PADDED_HEAD_DIM": max(MIN_DOT_DIM, triton.next_power_of_2(head_dim)),
+        "PADDED_V_DIM": max(MIN_DOT_DIM, triton.next_power_of_2(v_dim)),
         "TILE": tiles.shape[-1],
     }
     grid = tiles.shape[1], heads

@@ -210,7 +210,8 @@ def rectangle_bias(
         bias = by_key.masked_fill(by_key < threshold[..., None], MASKED_BIAS)
         return bias.expand(-1, -1, constant.shape[-1], -1), constant
     query = query_factors[:, :, rows]
-    # Large terms of several columns may cancel; relative to the first row, they are small.
+    # Large terms of different columns may cancel, and lose precision. Relative to the first row,
+    # the query factors and so these terms are small.
     origin = query[:, :, :1] if query.shape[-1] > 1 else torch.zeros_like(query[:, :, :1])
     bias = (query - origin).to(dtype) @ relative.to(dtype).mT
     bias += (origin @ relative.mT).to(dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from posenc.benchmark.timing import product_flops
+from posenc.benchmark.timing import matmul_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
@@ -87,12 +87,12 @@ def _settings(variant: Variant) -> Row:
 
 def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
     median_seconds = median(seconds)
-    peak_flops = product_flops(select_device(variant.config)) / median(products)
+    peak_flops = matmul_flops(select_device(variant.config)) / median(products)
     return {
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
-        "product_flops_per_second": peak_flops,
+        "matmul_flops_per_second": peak_flops,
         "utilization": variant.flops / median_seconds / peak_flops,
     }
 

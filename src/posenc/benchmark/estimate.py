@@ -226,7 +226,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
 
 
 def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) -> CompileChoice:
-    on_gpu = machine.gpu and config.trainer.accelerator != "cpu"
+    on_gpu = machine.has_gpu and config.trainer.accelerator != "cpu"
     return choose_compile(
         config.compile,
         torch.device("cuda" if on_gpu else "cpu"),
@@ -263,7 +263,7 @@ def _memory(
     If the encoding branches on the values of tensors, its activations cannot be traced without
     running it, so they are excluded.
     """
-    process = 0 if machine.gpu else process_bytes()
+    process = 0 if machine.has_gpu else process_bytes()
     try:
         return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:

@@ -21,7 +21,7 @@ from posenc.attention.choice import kernel_function
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import answer_request
-from posenc.benchmark.timing import call_seconds, matrix_product
+from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
 from posenc.model.device import select_device
@@ -97,13 +97,13 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
             build = BenchmarkedAttention if key[1] else BenchmarkedModel
             benchmarked[key] = build(configs[key[0]])
     device, precisions = select_device(configs[0]), {config.precision for config in configs}
-    products = {precision: matrix_product(precision, device) for precision in precisions}
+    matmuls = {precision: make_matmul(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
         times = [benchmarked[_benchmarked_key(*v)].pass_seconds(v[1]) for v in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
-            "products": {name: call_seconds(product, device) for name, product in products.items()},
+            "matmuls": {name: call_seconds(product, device) for name, product in matmuls.items()},
         }
 
 

@@ -1,7 +1,7 @@
 """The memory of a training process, excluding the model.
 
-`python -m posenc.benchmark.process_memory` trains a tiny model and prints the peak memory of the
-process in MB.
+`python -m posenc.benchmark.process_memory <<< '{}'` trains a tiny model and prints the peak memory
+of the process in MB.
 """
 
 import sys

@@ -34,7 +34,7 @@ class Machine(ABC):
     one device in bytes, or None if it is unknown.
     """
 
-    gpu: bool
+    has_gpu: bool
     concurrent_runs: int
     memory: float | None = None
     is_this_machine = False
@@ -53,7 +53,7 @@ class Machine(ABC):
 class DataSheetGpu(Machine):
     """A GPU described by its data sheet: peak FLOP/s by precision and memory in bytes.
 
-    `utilization` is the assumed fraction of peak FLOP/s that training achieves.
+    `utilization` is the assumed fraction of peak FLOP/s that training and evaluation achieve.
     """
 
     float32: float
@@ -61,7 +61,7 @@ class DataSheetGpu(Machine):
     utilization: float
     memory: float | None
     concurrent_runs: int = 1
-    gpu = True
+    has_gpu = True
 
     def __post_init__(self) -> None:
         if not 0 < self.utilization <= 1:
@@ -79,14 +79,15 @@ class DataSheetGpu(Machine):
 class ThisMachine(Machine):
     """This machine: its GPU, or the CPU cores available to one run of a sweep.
 
-    Each run's model is timed for `seconds`, half of them in training and half in evaluation.
+    Each run's model is timed for at least `seconds`, half of them in evaluation if its throughput
+    is requested.
     """
 
     is_this_machine = True
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds
-        self.gpu = bool(gpus())
+        self.has_gpu = bool(gpus())
         self.concurrent_runs = len(gpus()) or cores()
 
     def throughput(
@@ -100,7 +101,7 @@ class ThisMachine(Machine):
         config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // self.concurrent_runs))
-        model = build_model(config, vocab_size).to("cuda" if self.gpu else "cpu")
+        model = build_model(config, vocab_size).to("cuda" if self.has_gpu else "cpu")
         tokens = _zipf_tokens(vocab_size, config.train_length).to(model.device)
 
         def forward() -> Tensor:

@@ -92,11 +92,11 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
 
     Raises ValueError or ConfigError if the configuration is invalid.
     """
-    sequences_per_step(config)
+    sequences_per_step(config)  # raises ConfigError if batch_tokens is invalid
     check_accelerator(config)
     optimizer = optimizer_factory(config)
     try:
-        optimizer(torch.nn.Linear(1, 1))
+        optimizer(torch.nn.Linear(1, 1))  # only to validate its parameters
     except ValueError as error:
         raise ConfigError(f"optimizer: {error}") from None
     device, dtype = select_device(config), attention_dtype(config.precision)

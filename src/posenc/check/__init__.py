@@ -20,7 +20,7 @@ PROPERTIES: tuple[Property, ...] = (
     definition.has_description,
     definition.omits_model_hyperparameters,
     definition.declares_limitations,
-    definition.hooks_are_overridden,
+    definition.hooks_are_valid,
     definition.shapes_are_correct,
     sequences.is_causal,
     sequences.is_prefix_consistent,

@@ -1,4 +1,4 @@
-"""Verifies on a tiny input that a layer's outputs do not depend on later tokens or their number."""
+"""Verifies on short inputs that a layer's outputs do not depend on later tokens or their number."""
 
 import copy
 from functools import partial
@@ -20,7 +20,7 @@ from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 
-NUM_LATER = 3
+NUM_SUFFIX = 3
 """The number of later tokens, at the end of the input, that are replaced or removed."""
 TOLERANCE = 1e-4  # in float32
 PROBLEMS = {
@@ -30,7 +30,7 @@ PROBLEMS = {
 
 
 def verify_causality(encoding: Encoding) -> None:
-    """Raise ConfigError if the first tokens' outputs depend on later tokens or on their number.
+    """Raise ConfigError if a prefix's outputs depend on later tokens or on their number.
 
     The user's encodings inside a composite encoding are verified first, so that the message names
     them. User-defined encodings are also verified on longer inputs. Properties that an encoding
@@ -59,7 +59,7 @@ def dependence_location(encoding: Encoding, name: str) -> str:
 
 @torch.no_grad()
 def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> str | None:
-    """Return the hook through which the first tokens depend on later ones, or None.
+    """Return the hook through which a prefix depends on later tokens, or None.
 
     For `causal`, later tokens are replaced; for `prefix_consistent`, they are removed. The
     input has `length` tokens, or as many as the encoding supports.
@@ -68,49 +68,49 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
     perturb_zero_parameters(tested)
     call_hook(tested, "set_training_progress", 0.0)
     length = supported_length(tested, length)
-    num_first = max(1, length - NUM_LATER)
+    prefix_length = max(1, length - NUM_SUFFIX)
     with torch.random.fork_rng(devices=[]):
         inputs = _float32(random_inputs(tested, length))
         if name == "causal":
             others = _float32(random_inputs(tested, length, seed=SEED + 1))
-            x, q, k, v = map(partial(_join, num_first), inputs[:4], others)
+            x, q, k, v = map(partial(_replace_suffix, prefix_length), inputs[:4], others)
             changed = AttentionInputs(x, q, k, v, inputs.pos)
         else:
-            alone = random_inputs(tested, num_first)
-            x, q, k, v = (tensor[..., :num_first, :] for tensor in inputs[:4])
+            alone = random_inputs(tested, prefix_length)
+            x, q, k, v = (tensor[..., :prefix_length, :] for tensor in inputs[:4])
             changed = AttentionInputs(x, q, k, v, alone.pos)
         for layer in distinct_layers(tested):
-            before = _first_outputs(tested, layer, inputs, num_first)
-            after = _first_outputs(tested, layer, changed, num_first)
+            before = _prefix_outputs(tested, layer, inputs, prefix_length)
+            after = _prefix_outputs(tested, layer, changed, prefix_length)
             differ = [hook for hook in before if _differ(before[hook], after[hook])]
             if "embed" in differ or "attention" in differ:
                 if differ[0] != "attention":
                     return differ[0]
-                return _attention_hook(tested.at_layer(layer), name, length, num_first)
+                return _attention_hook(tested.at_layer(layer), name, length, prefix_length)
     return None
 
 
-def _attention_hook(at_layer: Encoding, name: str, length: int, num_first: int) -> str:
-    """Return the hook through which the first tokens depend on later ones or on their number.
+def _attention_hook(at_layer: Encoding, name: str, length: int, prefix_length: int) -> str:
+    """Return the hook through which a prefix depends on later tokens or on their number.
 
-    It is none of those in `_first_outputs`, because only the output of attention differs.
+    It is none of those in `_prefix_outputs`, because only the output of attention differs.
     """
     scores = torch.zeros(1, at_layer.geometry.heads, length, length)
     scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
-    weights = at_layer.normalize(scores)[:, :, :num_first]
-    alone = at_layer.normalize(scores[:, :, :num_first, :num_first])
-    attends_later = weights[..., num_first:].abs().max() > TOLERANCE
-    depends_on_length = _differ(weights[..., :num_first], alone)
+    weights = at_layer.normalize(scores)[:, :, :prefix_length]
+    alone = at_layer.normalize(scores[:, :, :prefix_length, :prefix_length])
+    attends_later = weights[..., prefix_length:].abs().max() > TOLERANCE
+    depends_on_length = _differ(weights[..., :prefix_length], alone)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
     hooks = ("value_bias", "rotation_index", "mask", "window", "normalize")
     return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
 
 
-def _first_outputs(
-    encoding: Encoding, layer: int, inputs: AttentionInputs, num_first: int
+def _prefix_outputs(
+    encoding: Encoding, layer: int, inputs: AttentionInputs, prefix_length: int
 ) -> dict[str, Tensor | None]:
-    """Return what each hook contributes to the first tokens, in the order of the hooks.
+    """Return what each hook contributes to the prefix, in the order of the hooks.
 
     `attention` is the output of the layer's attention. A change in `rotate` or in a bias counts
     only if `attention` changes, too, because a constant added to all scores of a query has no
@@ -118,10 +118,10 @@ def _first_outputs(
     """
     seed_cpu(SEED)
     x, q, k, v, pos = inputs
-    outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :num_first]}
+    outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :prefix_length]}
     at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
     q, k = at_layer.rotate(x, q, k, pos)
-    outputs["rotate"] = torch.cat([q, k])[:, :, :num_first]
+    outputs["rotate"] = torch.cat([q, k])[:, :, :prefix_length]
     arguments = bias_arguments(q.shape[1], pos, tokens, tokens, q.dtype)
     biases = {
         "bias": at_layer.bias(*arguments),
@@ -130,9 +130,9 @@ def _first_outputs(
     scores_shape = (*q.shape[:3], q.shape[2])
     for hook, bias in biases.items():
         outputs[hook] = (
-            None if bias is None else bias.expand(scores_shape)[..., :num_first, :num_first]
+            None if bias is None else bias.expand(scores_shape)[..., :prefix_length, :prefix_length]
         )
-    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :num_first]
+    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :prefix_length]
     return {**outputs, "attention": attention}
 
 
@@ -140,9 +140,9 @@ def _float32(inputs: AttentionInputs) -> AttentionInputs:
     return convert(inputs, torch.float32, torch.float32)
 
 
-def _join(num_first: int, a: Tensor, b: Tensor) -> Tensor:
-    """Return the first tokens of a and the other tokens of b [..., T, channels]."""
-    return torch.cat([a[..., :num_first, :], b[..., num_first:, :]], dim=-2)
+def _replace_suffix(prefix_length: int, a: Tensor, b: Tensor) -> Tensor:
+    """Return the prefix of a followed by the other tokens of b, both [..., T, channels]."""
+    return torch.cat([a[..., :prefix_length, :], b[..., prefix_length:, :]], dim=-2)
 
 
 def _differ(a: Tensor | None, b: Tensor | None) -> bool:

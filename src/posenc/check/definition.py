@@ -69,7 +69,7 @@ def declares_limitations(under_test: EncodingUnderTest) -> Result:
     return passed(", ".join(declared) or "none declared")
 
 
-def hooks_are_overridden(under_test: EncodingUnderTest) -> Result:
+def hooks_are_valid(under_test: EncodingUnderTest) -> Result:
     """hooks have valid names and signatures"""
     encoding = under_test.configured_model.encoding
     verify_definitions(encoding)

@@ -34,20 +34,28 @@ CONDITIONS: list[tuple[bool, float, int | None]] = [
 
 
 class LogitsByCondition:
-    """A model's logits at one length under each of CONDITIONS, computed when first needed."""
+    """A model's logits at one length under each of CONDITIONS.
+
+    Those under the first condition are computed at once, because building another model might
+    change this one; the others are computed when they are first needed.
+    """
 
     def __init__(self, model: Decoder, length: int) -> None:
         self.model, self.length = model, length
         self.logits: list[Tensor | None] = []
-        self[0]  # computed now, because building another model might change this one
+        self._compute_next()
 
     def __getitem__(self, index: int) -> Tensor | None:
         """Return the logits under condition `index`; None if coordinates are not supported."""
         while len(self.logits) <= index:
-            training, fraction, axes = CONDITIONS[len(self.logits)]
-            self.model.encoding.set_training_progress(fraction)
-            self.logits.append(self._compute(training, axes))
+            self._compute_next()
         return self.logits[index]
+
+    def _compute_next(self) -> None:
+        """Append the logits under the next condition to `logits`."""
+        training, fraction, axes = CONDITIONS[len(self.logits)]
+        self.model.encoding.set_training_progress(fraction)
+        self.logits.append(self._compute(training, axes))
 
     def _compute(self, training: bool, axes: int | None) -> Tensor | None:
         tokens = random_tokens(self.length, batch=1)
@@ -105,9 +113,9 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
 def _references(under_test: EncodingUnderTest, model_changes: Changes) -> References:
     """Return reference logits of TEST_LENGTH tokens, or as many as the encoding supports.
 
-    If the encoding supports both, they are computed with TEST_LENGTH as the training length and
-    with the configured one, beyond which the tokens usually extend. `model_changes` change the size
-    of the model.
+    If the encoding supports both, they are computed twice: with TEST_LENGTH as the training length,
+    and with the configured training length, which is usually shorter. `model_changes` change the
+    size of the model.
     """
     references: References = []
     for length, required in [
@@ -155,17 +163,20 @@ def instances_are_independent(under_test: EncodingUnderTest) -> Result:
     others: list[Changes] = [{"train_length": 2 * under_test.train_length}]
     for key, value in numeric_parameters(under_test.config.encoding, "encoding"):
         others += [{key: other} for other in alternative_values(value)[:2]]
+    num_built = 0
     for changes in others:
         try:
             compute_logits(under_test.build_model(changes), tokens)
         except (ConfigError, ValueError):
             continue
+        num_built += 1
         if (difference := max_difference(before, compute_logits(model, tokens))) > 0:
             settings = ", ".join(f"{key}={value}" for key, value in changes.items())
             return failed(
-                f"building one with {settings} changes the logits of another by {difference:.1e}"
+                f"building an encoding with {settings} changes the logits of an existing one by"
+                f" {difference:.1e}"
             )
-    return passed(f"unchanged after building {len(others)} other instances")
+    return passed(f"unchanged after building {num_built} other instances")
 
 
 def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tuple[str, float]]:

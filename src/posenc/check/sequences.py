@@ -76,7 +76,7 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 
 @torch.no_grad()
 def any_length(under_test: EncodingUnderTest) -> Result:
-    """8x the training length works or is rejected"""
+    """8x the training length is encoded or rejected"""
     model = under_test.configured_model
     test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
@@ -84,11 +84,11 @@ def any_length(under_test: EncodingUnderTest) -> Result:
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _not_finite(model, test_length) or passed(f"{test_length} tokens work")
+        return _non_finite_failure(model, test_length) or passed(f"{test_length} tokens work")
     if limitation is None:
         return failed(f"max_length() is {limit}, but `any_length` is not in `limitations`")
-    failure = _not_finite(model, min(limit, test_length)) or _wrong_limit(model.encoding, limit)
-    if failure:
+    failure = _non_finite_failure(model, min(limit, test_length))
+    if failure := failure or _limit_failure(model.encoding, limit):
         return failure
     rejected = f"{limit + 1} tokens are rejected"
     evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"
@@ -135,14 +135,15 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
     """Return those of SHIFTS that the maximum length allows.
 
-    If it allows none of them, return the largest shift that it allows.
+    If it allows none of them, return the largest shift that it allows, or the one that moves the
+    first position to 0.
     """
     limit = encoding.max_length()
     largest = SHIFTS[-1] if limit is None else limit - 1 - int(pos.max())
     return tuple(shift for shift in SHIFTS if shift <= largest) or (largest or -int(pos.min()),)
 
 
-def _not_finite(model: Decoder, length: int) -> Result | None:
+def _non_finite_failure(model: Decoder, length: int) -> Result | None:
     """Return a failure if any logit for `length` tokens is not finite in evaluation or training."""
     for training in (False, True):
         logits = compute_logits(model, random_tokens(length), training=training)
@@ -152,8 +153,11 @@ def _not_finite(model: Decoder, length: int) -> Result | None:
     return None
 
 
-def _wrong_limit(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless `limit` tokens work and one more raises an error that names it."""
+def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
+    """Return a failure unless one token more than `limit` raises a ValueError that names it.
+
+    Other errors propagate. Limits above MAX_TESTED_LENGTH are not tested.
+    """
     if limit > MAX_TESTED_LENGTH:
         return None
     _call_hooks(encoding, limit)

@@ -37,7 +37,7 @@ CFG_PARTS = ("job", "hydra", "all")
 """The values of Hydra's `--cfg`; posenc supports only `job`, the default."""
 MULTIRUN_FLAGS = ("-m", "--multirun")
 SWEEP_COMMANDS = ("train", "plan", "evaluate", "bench", "inspect", "tune", "wandb-sweep")
-OTHER_FLAGS = {
+UNSUPPORTED_FLAGS = {
     "--config-name": "select a file in experiment/ with experiment=NAME",
     "--config-path": "add a folder of YAML files with --config-dir DIR",
     "--info": "posenc list prints the config groups, and posenc train --cfg the configuration",
@@ -82,10 +82,10 @@ class Arguments:
 def parse(command: str, argv: Sequence[str]) -> Arguments:
     """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
 
-    `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` and the `job` of `--cfg job` are
-    accepted but not needed: commas define a sweep, and `job` is the default. The errors for other
-    Hydra flags name the alternative. If a key is set more than once, the last value is used, and a
-    note is printed.
+    `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` (in SWEEP_COMMANDS) and the `job`
+    of `--cfg job` are accepted but not needed: commas define a sweep, and `job` is the default. The
+    errors for other Hydra flags name the alternative. If a key is set more than once, the last
+    value is used, and a note is printed.
     """
     overrides: list[str] = []
     config_dirs: list[Path] = []
@@ -132,10 +132,10 @@ def _check_part(part: str) -> None:
 def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:
     if name == CFG:
         return ConfigError(
-            f"the command does not compose a configuration, so it has no {CFG}; the configuration"
-            f" of a run is its config.yaml, and posenc train {CFG} prints that of a new run"
+            f"posenc {command} has no {CFG}; the configuration of a run is in its config.yaml, and"
+            f" posenc train {CFG} prints that of a new run"
         )
-    if name in OTHER_FLAGS:
-        return ConfigError(f"unsupported flag {word}; {OTHER_FLAGS[name]}")
+    if name in UNSUPPORTED_FLAGS:
+        return ConfigError(f"unsupported flag {word}; {UNSUPPORTED_FLAGS[name]}")
     available = ", ".join([*FLAGS.get(command, ()), "--config-dir DIR", "--help"])
     return ConfigError(f"unknown flag {word} (available: {available})")

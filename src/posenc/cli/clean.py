@@ -19,7 +19,7 @@ from posenc.runs.run_directory import (
 )
 from posenc.runs.status import State
 
-STATES = [state for state in get_args(State) if state != "running"]
+DELETABLE_STATES = [state for state in get_args(State) if state != "running"]
 
 
 def run(arguments: Arguments) -> int:
@@ -49,13 +49,14 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
         return [open_run(path) for path in dict.fromkeys(values["run"])]
     if "run" in values:
         others = ", ".join(key for key in values if key != "run")
-        raise ConfigError(f"run=PATH is the path of a run, such as outputs/NAME/RUN; omit {others}")
+        raise ConfigError(f"run=PATH selects one run, so it cannot be combined with {others}")
     if "state" not in values or not folder_keys:
         raise ConfigError("no runs selected; set run=PATH, or name=NAME and state=STATE")
     for state in values["state"]:
-        if state not in STATES:
-            hint = did_you_mean(state, STATES)
-            raise ConfigError(f"unknown state={state}{hint} (available: {', '.join(STATES)})")
+        if state not in DELETABLE_STATES:
+            hint = did_you_mean(state, DELETABLE_STATES)
+            available = ", ".join(DELETABLE_STATES)
+            raise ConfigError(f"unknown state={state}{hint} (available: {available})")
     without_state = [o for o in arguments.overrides if o.partition("=")[0] != "state"]
     folder = experiment_folder(replace(arguments, overrides=tuple(without_state)))
     return [run for run in list_runs(folder) if run.status().state in values["state"]]

@@ -51,10 +51,10 @@ CONFIG_FILES = {
     **dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train"),
     "search-factors": "search_factors",
 }
-"""Command -> the file in `conf/` that has its keys, if it is another than the command's own."""
+"""Command -> the file in `conf/` that has its keys, if it is not named after the command."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
-OTHER_KEYS = {
+EXTRA_KEYS = {
     "plan": ("machine",),
     "bench": EXPERIMENT_GROUPS,
     "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),
@@ -65,7 +65,7 @@ OTHER_KEYS = {
 }
 """Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
 SAFE_WORD = re.compile(r"[\w./+=-]+")
-"""A word of a completion that has no special meaning in a shell."""
+"""A word without characters that are special in a shell."""
 POSITIONAL_FOLDER = ("report", "status", "sync", "dashboard")
 """The commands that take the name of an experiment without `name=`."""
 FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
@@ -77,7 +77,7 @@ class Context:
 
     config_dirs: list[Path]
     outputs: Path
-    options: dict[str, set[str]]
+    values: dict[str, set[str]]
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> Self:
@@ -85,8 +85,8 @@ class Context:
         pairs = {key: value for key, _, value in (word.partition("=") for word in words)}
         config_dirs += [Path(pairs["--config-dir"])] if pairs.get("--config-dir") else []
         config_dirs = [folder for folder in config_dirs if _is_valid(folder)]
-        options = {key: set(value.split(",")) for key, value in pairs.items()}
-        return cls(config_dirs, Path(pairs.get("outputs_dir") or OUTPUTS), options)
+        values = {key: set(value.split(",")) for key, value in pairs.items()}
+        return cls(config_dirs, Path(pairs.get("outputs_dir") or OUTPUTS), values)
 
 
 def run(arguments: Arguments) -> int:
@@ -137,7 +137,7 @@ def _is_valid(config_dir: Path) -> bool:
 
 
 def _matching(words: Iterable[str], prefix: str) -> list[str]:
-    """Return the words that start with `prefix`, without those that a shell could run."""
+    """Return the words that start with `prefix` and that are safe in a shell (SAFE_WORD)."""
     return sorted({word for word in words if word.startswith(prefix) and SAFE_WORD.fullmatch(word)})
 
 
@@ -168,7 +168,7 @@ def _keys(command: str, context: Context) -> list[str]:
     If no option of a group is chosen, the keys of all its options are included.
     """
     if command in FOLDER_COMMANDS:
-        return [*FOLDER_KEYS, *OTHER_KEYS.get(command, ())]
+        return [*FOLDER_KEYS, *EXTRA_KEYS.get(command, ())]
     file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
     keys = _dotted_keys(file)
     entries = yaml.safe_load(file.read_text())["defaults"]
@@ -176,9 +176,9 @@ def _keys(command: str, context: Context) -> list[str]:
     available = [group for group in groups() if group.split("/")[0] in default_groups]
     for group in set(available) - set(EXPERIMENT_GROUPS):
         prefix, files = group.replace("/", "."), option_files(group, context.config_dirs)
-        names = files.keys() & context.options.get(group, ()) or files.keys()
+        names = files.keys() & context.values.get(group, ()) or files.keys()
         keys += [f"{prefix}.{key}" for name in names for key in _dotted_keys(files[name])]
-    return [*keys, *available, *OTHER_KEYS.get(command, ())]
+    return [*keys, *available, *EXTRA_KEYS.get(command, ())]
 
 
 def _dotted_keys(file: Path) -> list[str]:

@@ -14,10 +14,10 @@ from posenc.config.paths import OUTPUTS, experiment_arguments
 from posenc.runs.run_directory import (
     RunDirectory,
     SelectRuns,
-    ambiguous_run,
+    ambiguous_run_error,
     find_run,
+    join_first,
     list_runs,
-    list_some,
     open_run,
 )
 
@@ -46,10 +46,10 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     matches = at_path or [run for run in runs if run.name.startswith(path)]
     exact = [run for run in matches if run.name == path]
     if len(matches) > 1 and not exact:
-        raise ambiguous_run(path, [run.name for run in matches])
+        raise ambiguous_run_error(path, [run.name for run in matches])
     if not matches:
         names = [run.name for run in runs]
-        listed = list_some(names) if names else "none"
+        listed = join_first(names) if names else "none"
         raise ConfigError(f"run={path}: no run of {folder} has this prefix (its runs: {listed})")
     return (exact or matches)[0]
 
@@ -90,7 +90,7 @@ def select_one_run(arguments: Arguments) -> Arguments:
     if len(paths) > 1:
         raise ConfigError(
             f"posenc {arguments.command} takes one run, but {len(paths)} are selected"
-            f" ({list_some(paths)}); set run=PREFIX or more filters ({', '.join(FILTER_KEYS)})"
+            f" ({join_first(paths)}); set run=PREFIX or more filters ({', '.join(FILTER_KEYS)})"
         )
     return replace(arguments, overrides=tuple(overrides))
 

@@ -16,7 +16,7 @@ from posenc.encodings.base import Geometry, PerLayer
 
 
 class Cope(PerLayer):
-    """Learned embeddings of positions that are counted by gates between the query and the keys."""
+    """Learned embeddings of contextual positions, which are sums of gates of query and key."""
 
     def __init__(self, geometry: Geometry, *, npos_max: int = 64, scaled: bool = False) -> None:
         super().__init__(geometry)

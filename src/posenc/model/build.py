@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from posenc.attention.choice import kernel_function
 from posenc.config.component_types import import_target
@@ -17,6 +18,19 @@ from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
 from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
 from posenc.runs.hardware import memory_bytes
+
+ALLOCATING_FUNCTIONS = {
+    torch.arange,
+    torch.empty,
+    torch.eye,
+    torch.full,
+    torch.linspace,
+    torch.ones,
+    torch.rand,
+    torch.randint,
+    torch.randn,
+    torch.zeros,
+}
 
 
 def build_model(
@@ -85,11 +99,38 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     with torch.random.fork_rng(devices=[]):
         seed_cpu(derive_seed(config.seed, "encoding"))
         try:
-            encoding = build(config.encoding, geometry, name="encoding", modules=modules)
+            with _MemoryLimit():
+                encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:
             raise _at_line(error, definition) from None
     _check_initialized(encoding)
     return encoding
+
+
+class _MemoryLimit(TorchFunctionMode):
+    """Raises ConfigError before tensors are allocated that together exceed the main memory.
+
+    The kernel would grant the memory, and kill the process when the tensors are filled.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = memory_bytes()
+        self.allocated = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in ALLOCATING_FUNCTIONS:
+            options = {key: kwargs[key] for key in kwargs if key not in ("generator", "out")}
+            self.allocated += func(*args, **{**options, "device": "meta"}).nbytes
+            if self.allocated > self.memory:
+                raise ConfigError(
+                    f"encoding: its tensors take {self.allocated / 1e9:,.0f} GB, but this machine"
+                    f" has {self.memory / 1e9:,.0f} GB of memory; use smaller parameters"
+                )
+        return func(*args, **kwargs)
 
 
 def _check_initialized(module: nn.Module) -> None:

@@ -146,11 +146,12 @@ def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _different_tokens_note(experiment: Experiment) -> list[str]:
-    """Return a warning if a protocol scored different tokens in different runs."""
+    """Return a warning if a protocol scored different tokens in runs of one training length."""
     hashes = defaultdict(set)
     for run in experiment.evaluated:
         for row in run.rows:
-            key = (row["data"], row["split"], row["protocol"], row["stride"], row["length"])
+            measurement = (row["data"], row["split"], row["protocol"], row["stride"])
+            key = (run.train_length, *measurement, row["length"])
             hashes[key].add(row.get("tokens_hash"))
     lengths = sorted({key[-1] for key, values in hashes.items() if len(values) > 1})
     if not lengths:

@@ -245,8 +245,8 @@ def _read_run(directory: RunDirectory) -> Run:
         rows=rows,
         saved_rows=rows,
         timing=timing,
-        positions=directory.positions(rows) if trained else {},
-        block_arrays=directory.blocks(rows) if trained else {},
+        positions=directory.losses_by_position(rows) if trained else {},
+        block_arrays=directory.losses_by_block(rows) if trained else {},
         metrics={key: value for row in log for key, value in row.items()},
         ngrams=directory.ngrams(config["planned"]["hash"]),
     )

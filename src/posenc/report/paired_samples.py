@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.claim import MIN_SEEDS, Clause
 from posenc.report.claim_sides import Length, Ngram, Side
 from posenc.report.experiment import Experiment
@@ -129,7 +128,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 
     Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
     text, or if the sample is from before the end of training. An n-gram model scores every token,
-    so a sample from non-overlapping windows must have the same token count.
+    so the sample must have the same token count.
     """
     run, row = sample.run, sample.row or {}
     if row.get("at_tokens") is not None:
@@ -155,7 +154,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
             f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
-    if row["protocol"] in NONOVERLAPPING_PROTOCOLS and best["count"] != row["count"]:
+    if best["count"] != row["count"]:
         raise NoVerdictError(
             "not comparable",
             f"{ngram} was scored on {best['count']} tokens and {run.name} on {row['count']}",

@@ -1,10 +1,11 @@
 """The rows of a result table; each value is compared with the best value of its column.
 
-A row also has the fraction of its gain on longer windows that fewer early tokens explain. Tokens
-at the beginning of a window have little context. Longer windows have a smaller fraction of them, so
-the mean loss falls even if a model makes no use of context beyond the training length L (the
-early-token curse: Press et al. 2022, appendix B). Let e be the loss at the end of windows of L
-tokens. If every position from L on had the loss e, the loss in windows of T tokens would be
+A row also has the fraction of its gain on longer windows that is explained by their smaller
+proportion of early tokens. Tokens at the beginning of a window have little context. Longer windows
+have a smaller proportion of them, so the mean loss falls even if a model makes no use of context
+beyond the training length L (the early-token curse: Press et al. 2022, appendix B). Let e be the
+loss at the end of windows of L tokens. If every position from L on had the loss e, the loss in
+windows of T tokens would be
 
     loss(T) = e + L (loss(L) - e) / T,
 
@@ -154,8 +155,8 @@ def incomparable_lengths(rows: Sequence[ResultRow]) -> list[int]:
 def paired_difference(left: Point, right: Point) -> Difference | None:
     """Return the mean of `left` minus that of `right`, over the seeds that both have.
 
-    If both have losses by block for the same tokens, the interval comes from the bootstrap.
-    Otherwise, it is the t interval over seeds; returns None if there are too few seeds for one.
+    If both have losses by block for the same tokens, and enough blocks, the interval comes from the
+    bootstrap. Otherwise, it is the t interval over seeds; returns None if there are too few seeds.
     """
     seeds = [seed for seed in left.seeds if seed in right.seeds]
     a, b = _blocks(left, seeds), _blocks(right, seeds)

@@ -40,7 +40,7 @@ TEXT_NOTE = (
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
     " window. Early tokens: the fraction of the gain from L to the longest length that is explained"
-    " by fewer tokens with little context; above 100%, context beyond L makes the loss worse."
+    " by fewer tokens with little context; above 100%, the estimate exceeds the gain."
 )
 FIXED_NOTE = (
     "Rows with fixed targets score the same tokens at every length, so only the context changes."

@@ -115,11 +115,11 @@ class RunDirectory:
         """Return the losses of n-gram models. Raises RunError like `rows`."""
         return read_rows(self.ngrams_file, NGRAMS, owner=run_hash)
 
-    def positions(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    def losses_by_position(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
         """Return the losses by position; `rows` are the evaluation rows. See `read_positions`."""
         return read_positions(self.positions_file, rows)
 
-    def blocks(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    def losses_by_block(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
         """Return the losses by block; `rows` are the evaluation rows. See `read_blocks`."""
         return read_blocks(self.blocks_file, rows)
 
@@ -205,24 +205,24 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     files = {name for pattern in patterns for name in glob.glob(f"{pattern}*/config.yaml")}
     matches = sorted(str(Path(file).parent) for file in files)
     if len(matches) > 1:
-        raise ambiguous_run(path, matches)
+        raise ambiguous_run_error(path, matches)
     if not matches and not Path(path).exists():
         names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
-        listed = list_some(names) if names else "none"
+        listed = join_first(names) if names else "none"
         raise ConfigError(
             f"run={path}: no run in {outputs} has this prefix (its experiments: {listed})"
         )
     return open_run(matches[0] if matches else path)
 
 
-def ambiguous_run(path: str, matches: Sequence[str]) -> ConfigError:
+def ambiguous_run_error(path: str, matches: Sequence[str]) -> ConfigError:
     """Return the error for a prefix of several runs."""
     return ConfigError(
-        f"run={path} matches {len(matches)} runs ({list_some(matches)}); specify one"
+        f"run={path} matches {len(matches)} runs ({join_first(matches)}); specify one"
     )
 
 
-def list_some(names: Sequence[str]) -> str:
+def join_first(names: Sequence[str]) -> str:
     """Return the first names, followed by an ellipsis if there are more."""
     return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 

@@ -94,6 +94,6 @@ def _history_keys(pairs: Sequence[tuple[RunDirectory, DictConfig]]) -> tuple[str
     for run, config in pairs:
         rows = [training_row(row) for row in run.metrics()]
         results = run.rows()
-        rows += evaluation_history(results, run.positions(results), config)
+        rows += evaluation_history(results, run.losses_by_position(results), config)
         keys |= {key: None for row in rows for key in row if key not in EVALUATION_AXES}
     return tuple(keys)

@@ -150,7 +150,7 @@ class MirrorFile:
     def add_new_results(self, config: DictConfig) -> None:
         """Assign a step to every evaluation result that is new or has changed."""
         results = self.directory.rows()
-        arrays = self.directory.positions(results)
+        arrays = self.directory.losses_by_position(results)
         logged = {_curve_point(e["row"]): e["row"] for e in self.entries if "row" in e}
         rows = evaluation_history(results, arrays, config)
         new_entries: list[dict[str, Any]] = [

@@ -25,7 +25,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
     from PIL import Image
 
     rows = directory.rows()
-    arrays = directory.positions(rows)
+    arrays = directory.losses_by_position(rows)
     curves: Curves = {
         (row["data_name"], row["split"], row["swap"] or "", row["length"]): bins
         for row, bins in loss_by_position(rows, arrays, config.train_length)

@@ -8,17 +8,17 @@ NS, five Newton-Schulz steps, moves all singular values close to 1. The factor 0
 of Liu et al. 2025 (arXiv:2502.16982, section 2.2) gives the update about the same root mean square
 as an AdamW update.
 
-torch.optim.Muon computes the same update with NS in bfloat16. On CPUs without native bfloat16
-matrix products, that is eight times as slow as in float32, and slower than the rest of a small
-model's step. On a CPU, NS therefore runs in float32 here.
+torch.optim.Muon with adjust_lr_fn="match_rms_adamw" computes the same update with NS in bfloat16.
+On CPUs without native bfloat16 matrix products, that is eight times as slow as in float32, and
+slower than the rest of a small model's step. On a CPU, NS therefore runs in float32 here.
 """
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-STEPS = 5
+NS_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+NS_STEPS = 5
 
 
 class Muon(torch.optim.Optimizer):
@@ -62,10 +62,10 @@ def orthogonalized(matrix: Tensor) -> Tensor:
         return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalized(matrix.T).T
-    a, b, c = COEFFICIENTS
+    a, b, c = NS_COEFFICIENTS
     x = matrix if matrix.device.type == "cpu" else matrix.bfloat16()
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(STEPS):
+    for _ in range(NS_STEPS):
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.to(matrix.dtype)

@@ -1,9 +1,9 @@
-"""Learning-rate schedules: functions `(step, total, ...)` that return a fraction of the peak rate.
+"""Learning-rate schedules: functions `(step, total_steps, ...)` that return a fraction of the peak.
 
-`step` counts optimizer steps from 0, and `total` is the number of steps. Parameters called
-`..._fraction` are fractions of `total`; parameters called `..._ratio` are fractions of the peak
-learning rate. A subclass of `torch.optim.lr_scheduler.LRScheduler` can also be used, and so can a
-function `(optimizer, ...)` that returns a scheduler, such as a `SequentialLR`.
+`step` counts optimizer steps from 0. Parameters called `..._fraction` are fractions of
+`total_steps`; parameters called `..._ratio` are fractions of the peak learning rate. A subclass of
+`torch.optim.lr_scheduler.LRScheduler` can also be used, and so can a function `(optimizer, ...)`
+that returns a scheduler, such as a `SequentialLR`.
 """
 
 import inspect
@@ -20,8 +20,10 @@ from posenc.config.user_code import definition_location
 Schedule = Callable[[int, int], float]
 
 
-def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: int) -> LRScheduler:
-    """Return the scheduler of a run, which is stepped once after each of `total` optimizer steps.
+def build_scheduler(
+    schedule: Callable[..., Any], optimizer: Optimizer, total_steps: int
+) -> LRScheduler:
+    """Return the scheduler of a run, which is stepped once after each optimizer step.
 
     `schedule` is a `Schedule`, or a subclass of LRScheduler with its parameters, or any other
     function whose first parameter is called `optimizer` and that returns an LRScheduler. Raises
@@ -29,7 +31,7 @@ def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: i
     and TypeError if a function returns anything else.
     """
     if next(iter(inspect.signature(schedule).parameters), None) != "optimizer":
-        return LambdaLR(optimizer, lambda step: schedule(step, total))
+        return LambdaLR(optimizer, lambda step: schedule(step, total_steps))
     scheduler = schedule(optimizer)
     target = schedule.func if isinstance(schedule, partial) else schedule
     if not isinstance(scheduler, LRScheduler):
@@ -40,31 +42,33 @@ def build_scheduler(schedule: Callable[..., Any], optimizer: Optimizer, total: i
         )
     if isinstance(scheduler, ReduceLROnPlateau):
         raise ValueError("ReduceLROnPlateau needs a metric; use another scheduler")
-    limit = getattr(scheduler, "total_steps", total)  # only OneCycleLR has it
-    if limit < total:
-        raise ValueError(f"total_steps={limit} is less than the {total} optimizer steps of the run")
+    limit = getattr(scheduler, "total_steps", total_steps)  # only OneCycleLR has it
+    if limit < total_steps:
+        raise ValueError(
+            f"total_steps={limit} is less than the {total_steps} optimizer steps of the run"
+        )
     return scheduler
 
 
-def cosine(step: int, total: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
+def cosine(step: int, total_steps: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
     """Linear warmup, then half a cosine down to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
     if not 0 <= min_lr_ratio <= 1:
         raise ValueError(f"min_lr_ratio={min_lr_ratio} must be between 0 and 1")
-    warmup_steps = _warmup_steps(total, warmup_fraction)
+    warmup_steps = _warmup_steps(total_steps, warmup_fraction)
     if step < warmup_steps:
         return (step + 1) / warmup_steps
-    progress = (step - warmup_steps) / max(1, total - warmup_steps)
+    progress = (step - warmup_steps) / max(1, total_steps - warmup_steps)
     return min_lr_ratio + (1 - min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
-def constant(step: int, total: int, *, warmup_fraction: float) -> float:
+def constant(step: int, total_steps: int, *, warmup_fraction: float) -> float:
     """Linear warmup, then a constant rate."""
-    return min(1.0, (step + 1) / _warmup_steps(total, warmup_fraction))
+    return min(1.0, (step + 1) / _warmup_steps(total_steps, warmup_fraction))
 
 
 def cosine_restarts(
     step: int,
-    total: int,
+    total_steps: int,
     *,
     warmup_steps: int,
     warmup_init_ratio: float,
@@ -77,7 +81,7 @@ def cosine_restarts(
 
     This is SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the
     previous one, and its peak and minimum are `lr_shrink` times as high. All durations are in
-    steps, so `total` has no effect.
+    steps, so `total_steps` has no effect.
     """
     if warmup_steps < 0 or period_steps < 1 or period_mult < 1:
         raise ValueError(
@@ -102,7 +106,7 @@ def cosine_restarts(
     return peak * (min_lr_ratio + (1 - min_lr_ratio) * decay)
 
 
-def _warmup_steps(total: int, warmup_fraction: float) -> int:
+def _warmup_steps(total_steps: int, warmup_fraction: float) -> int:
     if not 0 <= warmup_fraction <= 1:
         raise ValueError(f"warmup_fraction={warmup_fraction} must be between 0 and 1")
-    return max(1, round(total * warmup_fraction))
+    return max(1, round(total_steps * warmup_fraction))
