@@ -2,10 +2,12 @@
 
 import csv
 import io
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from posenc.report.write_report import write_report
@@ -49,6 +51,16 @@ def test_a_published_report_can_be_reproduced_from_the_published_runs(
             for key, value in expected_row.items():
                 same = value if isinstance(value, str) else pytest.approx(value, rel=1e-4)
                 assert row[key] == same, (table, key)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_published_report_has_the_texts_and_claims_of_its_experiment(folder: Path) -> None:
+    name = folder.name.removesuffix("-laptop")
+    text = (RESULTS.parents[1] / f"conf/experiment/{name}.yaml").read_text()
+    experiment = json.loads(json.dumps(yaml.safe_load(text)))  # with strings as keys
+    plan = json.loads((folder / "plan.json").read_text())
+    for key in ("about", "premises", "claims", "published"):
+        assert plan.get(key) == experiment.get(key), key
 
 
 @pytest.mark.slow
