@@ -7,11 +7,11 @@ First trains 12 short runs without interruption in FOLDER/uninterrupted. Then tr
 with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
 random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
 imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
-at once. Reruns the command whenever the launcher has been killed. Repeats the sweep in
-FOLDER/killed-2 and so on until at least `--kills` processes have been killed. With `--read-only`,
-which needs root, the folder of each sweep becomes read-only once, at a random time, until the
-launcher exits. Prints every difference between the folders. The exit code is 1 if there are
-differences, or if nothing was killed.
+at once. Reruns the command until it succeeds or a run fails. Repeats the sweep in FOLDER/killed-2
+and so on until at least `--kills` processes have been killed. With `--read-only`, which needs root,
+the folder of each sweep becomes read-only once, at a random time, until the launcher exits. Prints
+every difference between the folders, and every process of a sweep that does not exit. The exit
+code is 1 if there are any, or if nothing was killed.
 """
 
 import argparse
@@ -94,7 +94,8 @@ class Disk:
     """A folder that can be made read-only by bind-mounting it on itself."""
 
     def __init__(self, folder: Path, becomes_read_only: bool) -> None:
-        self.folder, self.pending, self.is_read_only = folder, becomes_read_only, False
+        self.folder, self.will_be_read_only = folder, becomes_read_only
+        self.is_read_only = False
 
     def __enter__(self) -> "Disk":
         return self
@@ -105,7 +106,7 @@ class Disk:
     def make_read_only(self) -> None:
         folder = str(self.folder)
         subprocess.run(["mount", "--bind", folder, folder], check=True)
-        self.pending, self.is_read_only = False, True
+        self.will_be_read_only, self.is_read_only = False, True
         subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
 
     def make_writable(self) -> None:
@@ -140,7 +141,7 @@ def train_with_kills(
                 try:
                     launcher.wait(factor * rng.uniform(*every))
                 except subprocess.TimeoutExpired:
-                    if disk.pending and rng.random() < 0.5:
+                    if disk.will_be_read_only and rng.random() < 0.5:
                         disk.make_read_only()
                         names.append(READ_ONLY)
                     else:

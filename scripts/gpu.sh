@@ -2,10 +2,10 @@
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
 # Usage: scripts/gpu.sh              run all steps that have not finished yet
 #        scripts/gpu.sh --rehearse   run all steps with tiny sizes on a CPU, in minutes, without compilation
-#        scripts/gpu.sh --wheels     download the packages in WHEELS for a GPU machine without a network
-# Everything is written to outputs/gpu (or $OUTPUTS): a log per step, results, and tables (results.md). A
-# finished step has a file in outputs/gpu/done and is skipped when the command is rerun, so it is safe to
-# run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,
+#        scripts/gpu.sh --wheels     download the packages in WHEELS to wheels/, for a machine without a network
+# Everything is written to outputs/gpu (--rehearse: outputs/gpu_rehearsal) or $OUTPUTS: a log per step,
+# results, and tables (results.md). A finished step has a file in the folder done/ there and is skipped when
+# the command is rerun, so it is safe to run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,
 # `python scripts/benchmarks/gpu_results.py outputs/gpu --docs docs` copies the results into the docs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

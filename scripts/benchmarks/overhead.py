@@ -81,7 +81,7 @@ class Interleave(pl.Callback):
 
 
 def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[float, float]]:
-    """Return the seconds per step of posenc and of the plain loop, for each pair."""
+    """Return the seconds per step of posenc and of the plain loop for each pair after the first."""
     config = compose(
         "train",
         ["model=small", "model.layers=4", "encoding=nope", "optimizer=adamw", "logger=none",
