@@ -219,6 +219,14 @@ def test_another_length_key_replaces_that_of_the_size() -> None:
     assert {job["evaluation.lengths"] for job in jobs} == {"[64]"}
 
 
+def test_another_length_key_replaces_that_of_a_grid() -> None:
+    grids = [{"encoding": ["rope"]}, {"encoding": ["learned"], "evaluation.factors": [[1]]}]
+    assert expand(grids, ["evaluation.lengths=[64]"]) == [
+        ["encoding=rope", "evaluation.lengths=[64]"],
+        ["encoding=learned", "evaluation.lengths=[64]"],
+    ]
+
+
 def test_a_size_that_the_experiment_lacks_is_an_error() -> None:
     with pytest.raises(ConfigError, match="size=gpu_hour"):
         expand_config(OmegaConf.merge(SIZED, {"size": "gpu_hour"}), [])  # type: ignore[arg-type]

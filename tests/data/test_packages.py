@@ -92,6 +92,11 @@ def test_a_held_out_package_must_be_required(corpus: object) -> None:
         list(PackagesCorpus(["missing-dep"], [], 0.7).documents("validation"))
 
 
+def test_a_package_in_both_held_out_splits_is_refused() -> None:
+    with pytest.raises(ConfigError, match="both contain first-dep"):
+        PackagesCorpus(["first-dep"], ["first-dep", "second-dep"], 0.7)
+
+
 def test_an_overlap_above_1_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"max_overlap=1\.5"):
         PackagesCorpus([], [], 1.5)

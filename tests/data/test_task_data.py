@@ -200,6 +200,11 @@ def _run_config() -> DictConfig:
             r"data\.vocab_size=64.*null",
         ),
         (Copy(examples=1, alphabet_size=4), SymbolTokenizer("abc"), "6 symbols.*on 3"),
+        (
+            Passkey(examples=1, vocab_size=None, filler_length=999, marker_length=2, key_length=3),
+            ByteTokenizer(),
+            "filler_length",
+        ),
     ],
 )
 def test_a_task_incompatible_with_the_run_is_an_error(

@@ -14,6 +14,7 @@ from torch import Tensor
 from posenc.attention.choice import kernel_function
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
+from posenc.encodings.alibi_pi import AlibiPi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cable import Cable
 from posenc.encodings.cope import Cope
@@ -138,6 +139,13 @@ def test_position_embeddings_cannot_differ_by_layer() -> None:
         Interleave(GEOMETRY, first=SINUSOIDAL, second=NoPE)
     with pytest.raises(ValueError, match=r"Learned .* before the first layer"):
         Untied(GEOMETRY, inner=Learned)
+
+
+def test_positions_that_an_encoding_generates_cannot_differ_by_layer() -> None:
+    rescaled = partial(AlibiPi, inner=Alibi)
+    with pytest.raises(ValueError, match="AlibiPi generates the positions of all layers"):
+        Interleave(GEOMETRY, first=rescaled, second=NoPE)
+    Interleave(GEOMETRY, first=partial(rescaled, factor=2.0), second=NoPE)
 
 
 def test_untied_parameters_differ_by_layer() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig
 
+from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
@@ -36,6 +37,10 @@ def prepared(
     return config, data
 
 
+def num_steps(config: DictConfig) -> int:
+    return training_steps(config).total
+
+
 def test_ngrams_are_counted_in_the_windows_that_the_run_was_trained_on(
     configured: Configured, tmp_path: Path
 ) -> None:
@@ -47,7 +52,7 @@ def test_ngrams_are_counted_in_the_windows_that_the_run_was_trained_on(
     )
     tokens = np.asarray(data.token_array("validation").tokens).astype(np.int64)
     text = np.concatenate(([data.token_array("validation").eos_id], tokens))
-    rows = ngram_rows(config, data)
+    rows = ngram_rows(config, data, num_steps(config))
     assert [row["order"] for row in rows] == [2, 3, 4, 5]
     for row in rows:
         expected = KneserNey(windows, data.vocab_size, row["order"]).losses(text, row["order"])[1:]
@@ -58,28 +63,37 @@ def test_ngrams_are_counted_in_the_windows_that_the_run_was_trained_on(
 def test_several_epochs_count_each_window_once(configured: Configured, tmp_path: Path) -> None:
     once, data = prepared(configured, tmp_path, "tokens=40000", "batch_tokens=320")
     often, _ = prepared(configured, tmp_path, "tokens=400000", "batch_tokens=320", "seed=2")
-    assert ngram_rows(once, data) == ngram_rows(often, data)
+    assert ngram_rows(once, data, num_steps(once)) == ngram_rows(often, data, num_steps(often))
+
+
+def test_a_run_that_ended_early_is_compared_with_models_of_fewer_tokens(
+    configured: Configured, tmp_path: Path
+) -> None:
+    long, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320")
+    short, _ = prepared(configured, tmp_path, "tokens=960", "batch_tokens=320")
+    assert num_steps(short) == 3
+    assert ngram_rows(long, data, 3) == ngram_rows(short, data, 3) != ngram_rows(long, data, 10)
 
 
 def test_models_in_the_cache_that_were_edited_or_renamed_are_computed_again(
     configured: Configured, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320")
-    rows = ngram_rows(config, data)
+    rows = ngram_rows(config, data, num_steps(config))
     (file,) = (tmp_path / "cache" / "ngrams").glob("*.json")
     text = file.read_text()
     for changed in (text.replace('"order": 3', '"order": 6'), text.replace("-s1-", "-s2-")):
         file.write_text(changed)
-        assert changed != text and ngram_rows(config, data) == rows
+        assert changed != text and ngram_rows(config, data, num_steps(config)) == rows
         assert file.read_text() == text and file.name in caplog.text
         caplog.clear()
 
 
 def test_no_order_gives_no_rows(configured: Configured, tmp_path: Path) -> None:
     config, data = prepared(configured, tmp_path, "ngram_order=null")
-    assert ngram_rows(config, data) == []
+    assert ngram_rows(config, data, num_steps(config)) == []
 
 
 def test_orders_longer_than_a_window_are_left_out(configured: Configured, tmp_path: Path) -> None:
     config, data = prepared(configured, tmp_path, "train_length=2", "tokens=400", "batch_tokens=40")
-    assert [row["order"] for row in ngram_rows(config, data)] == [2, 3]
+    assert [row["order"] for row in ngram_rows(config, data, num_steps(config))] == [2, 3]

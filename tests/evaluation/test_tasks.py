@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
 NAMES = ["copy", "flip_flop", "mqar", "passkey"]
+TEXT_FILE = Path(__file__).parents[2] / "constraints.txt"
 
 
 class Predictor(nn.Module):
@@ -155,6 +157,7 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
         (["evaluation.lengths=[2]"], "length 2 is too short for the task 'copy'"),
         (["tokenizer=byte"], "omit tokenizer"),
         (["data=task_copy", "data.alphabet_size=3"], "5 symbols, but the run was trained on 18"),
+        (["data=text", f"data.test={TEXT_FILE}"], "is text, but the run was trained on a task"),
     ],
 )
 def test_data_incompatible_with_a_run_on_a_task_is_an_error(

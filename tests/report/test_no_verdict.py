@@ -173,6 +173,13 @@ def test_the_longest_length_is_one_that_all_runs_have(tools: Any) -> None:
     assert verdict.clauses[0].difference.mean == pytest.approx(2.718281828**-0.1 - 1)
 
 
+def test_without_a_common_length_nothing_is_measured_at_the_longest_one(tools: Any) -> None:
+    runs = [tools.fake("alibi", 64, seed).add_row(64 * seed, 3.0) for seed in (1, 2, 3)]
+    (verdict,) = tools.verdicts(LENGTHS, runs)
+    assert verdict.outcome == "not measured"
+    assert "no evaluation length in common" in verdict.clauses[0].reason
+
+
 def test_rows_of_another_corpus_split_or_swap_count_only_if_selected(tools: Any) -> None:
     runs = sides(tools)
     for run in runs:

@@ -37,7 +37,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
 
-STARTING_METHODS = ("pi", "ntk", "yarn")
+MIN_POPULATION = 3  # PI, NTK and YaRN
 STATE_TYPES = {"settings": dict, "generations": list}
 SIZE_KEYS = ("population", "parents", "mutations", "crossovers")
 SEARCH_KEYS = ("length", "split", "tokens", "batch_tokens", "seed", *SIZE_KEYS)
@@ -116,10 +116,8 @@ def search_factors(
 
 def _check_request(request: DictConfig, config: DictConfig) -> None:
     """Raise ConfigError for a setting that is out of range or incompatible with the run."""
-    if request.population < len(STARTING_METHODS):
-        raise ConfigError(
-            f"population={request.population} must be at least {len(STARTING_METHODS)}"
-        )
+    if request.population < MIN_POPULATION:
+        raise ConfigError(f"population={request.population} must be at least {MIN_POPULATION}")
     if request.length <= config.train_length:
         raise ConfigError(
             f"length={request.length} must be more than the training length {config.train_length}"

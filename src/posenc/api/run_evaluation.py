@@ -30,6 +30,8 @@ class Evaluation:
     """A validated evaluation of a run; `data` is None to evaluate on the run's own data.
 
     `kernel` is the kernel of `config`, or `auto` if that kernel cannot be used on this device.
+    `split_is_set` is whether the user set `evaluation.split`; if not, data with a single split is
+    evaluated on that split.
     """
 
     run: RunDirectory

@@ -25,10 +25,10 @@ def run_config(
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
     importing a module runs its code. A module is added if the user has trained with everything in
-    it that the configuration names. Raises ConfigError if the run's encoding needs another module
-    that exists in the current folder; `trust_hint` returns the command or call that trusts a list
-    of modules. For the same reason, the run is uploaded only to a W&B project for which the user
-    has trained on this machine, and `cache_dir` is used only if it has the run's corpus.
+    it that the configuration names. For the same reason, the W&B mode `online` or an entity is kept
+    only if the user has trained with it on this machine, and `cache_dir` only if it has the run's
+    corpus. Raises ConfigError if the run's encoding needs another module that exists in the current
+    folder; `trust_hint` returns the command or call that trusts a list of modules.
     """
     values = run.config_dict()
     unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}

@@ -27,7 +27,8 @@ def train(
     skipped, and interrupted ones resume. Nothing is printed unless `show_progress` is true.
 
     Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
-    run failed. An interrupt saves a checkpoint of every run and raises KeyboardInterrupt.
+    run did not finish. On Ctrl-C, every active run saves a checkpoint and stops, and
+    KeyboardInterrupt is raised.
     """
     words = override_list(overrides)
     folders = [check_config_dir(Path(folder)) for folder in config_dirs]

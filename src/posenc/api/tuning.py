@@ -23,7 +23,10 @@ RANDOM_TRIALS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """A run and its values of the searched settings; `loss` is None if the run failed."""
+    """A run and its values of the searched settings.
+
+    `loss` is None if the run failed, or if a callback ended it before its first validation.
+    """
 
     values: dict[str, float]
     run: RunDirectory

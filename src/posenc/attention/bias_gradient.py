@@ -1,10 +1,9 @@
 """The gradient of a learnable Toeplitz bias on a GPU, without atomic additions.
 
 FlexAttention would add the gradient of every score to the entry of its distance with an atomic
-addition. Here the gradients of the scores are computed once more from q, k, v and the output, in
-square tiles. Tiles that are equally far from the diagonal have the same distances, so one Triton
-program adds them up into a single tile, which is then summed along its diagonals. The result is
-bit-reproducible.
+addition. Here the gradients of the scores are recomputed in square tiles. Tiles that are equally
+far from the diagonal have the same distances, so one Triton program adds them up into a single
+tile, which is then summed along its diagonals. The result is bit-reproducible.
 """
 
 import torch
@@ -30,8 +29,8 @@ def with_bias_gradient(
     """Return `out` and `lse` unchanged, with the gradient of the bias attached to them.
 
     out [B, H, T, d] and lse [B, H, T] are the attention output and the logsumexp of the scores,
-    computed from q, k, v [B, H, T, d] and a detached bias [H, T] by distance, for distances smaller
-    than `window`.
+    computed from q and k [B, H, T, d'], v [B, H, T, d] and the detached bias [H, T] by distance,
+    for distances smaller than `window`.
     """
     return BiasGradient.apply(out, lse, bias, q, k, v, window, scale)
 

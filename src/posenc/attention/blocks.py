@@ -1,10 +1,10 @@
 """Attention with any encoding, computed one block of query rows at a time.
 
 In evaluation, only the scores of one block are in memory at once, so memory is O(rows x T). In
-training, the biases of all blocks are kept for the backward pass, once for all layers that have the
-same encoding; if they would take too much memory, they are recomputed. Scores and weights are
-always recomputed, unless hooks of the encoding need them (`needs_scores`); then they are kept or
-recomputed like the biases.
+training, the biases of all blocks are kept for the backward pass; if they would take too much
+memory, they are recomputed. Layers that have the same encoding share its biases if these are the
+same for all sequences of the batch. Scores and weights are always recomputed, unless hooks of the
+encoding need them (`needs_scores`); then they are kept or recomputed like the biases.
 
 `BlockAttention` handles what PyTorch's fused attention does not support: a sink, a learnable
 bias, a bias whose dtype differs from that of q, and several rotations. Each rotation gives the
@@ -60,9 +60,9 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     inputs, outputs = AttentionInputs(x, q, k, v, pos), []
-    # The last block has the most keys. It is computed first, so that the others reuse its memory.
     without_copy = not training and masks_only_later_keys(encoding)
     budget = EVALUATION_BUDGET if without_copy else BLOCK_BUDGET
+    # The last block has the most keys. It is computed first, so that the others reuse its memory.
     for rows, keys in reversed(row_blocks(encoding, q, budget)):
         arguments = (encoding, inputs, rows, keys)
         if without_copy and rows.start:
@@ -113,7 +113,7 @@ def attend_block(
 
 
 def masks_only_later_keys(encoding: Encoding) -> bool:
-    """Return whether only `bias` changes the scores, and queries attend to all earlier keys."""
+    """Return whether attention is plain causal attention, except for a `bias` of the encoding."""
     others = ("content_bias", "normalize", "value_bias", "mask", "rotation_index", "sink")
     has_window = encoding.window() is not None
     return encoding.overrides("bias") and not (has_window or any(map(encoding.overrides, others)))
@@ -170,7 +170,7 @@ def _with_width(v: Tensor, width: int) -> Tensor:
 
 
 class RotationPart(NamedTuple):
-    """A rotation: its channels in q and k, the range of keys that use it, and their bias.
+    """A rotation: its channels in q and k, the range of keys that use it, and the keys' bias.
 
     `empty` [R] is True for rows in which no key uses it; None means that there are no such rows.
     """

@@ -61,7 +61,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice computed it."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if it was computed to choose."""
 
     name: str
     reason: str

@@ -2,9 +2,10 @@
 
 The bias is Q_i . K_j up to a constant per query, where Q and K have few columns. The factors often
 grow with sequence length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a
-CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, the factors become
-extra columns of queries and keys in plain causal attention, with several bfloat16 columns per
-factor. This adds less error than rounding queries and keys to bfloat16; float32 is not supported.
+CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, where only bfloat16
+is supported, the factors become extra columns of queries and keys in plain causal attention, with
+several bfloat16 columns per factor. This adds less error than rounding queries and keys to
+bfloat16.
 """
 
 import torch
@@ -133,7 +134,7 @@ def attend_with_extra_columns(
 
 
 def split_bfloat16(factors: Tensor) -> list[Tensor]:
-    """Return bfloat16 parts whose sum is `factors`; the first part carries the whole gradient."""
+    """Return bfloat16 parts that approximate `factors` to 24 bits; the first has the gradient."""
     parts, remainder = [], factors
     for _ in range(NUM_PARTS):
         parts.append(remainder.bfloat16())

@@ -89,12 +89,12 @@ class LowRankAttention(torch.autograd.Function):
                 backward.add_rectangle(rows, keys)
         gradients = backward.grad_q, backward.grad_k, backward.grad_v
         grad_qkv = (gradient.to(backward.q.dtype) for gradient in gradients)
-        if backward.factors is None:
+        if backward.factor_gradients is None:
             return *grad_qkv, None, None, None
         return (
             *grad_qkv,
-            backward.factors.grad_query_factors,
-            backward.factors.crossing_sums.diff(dim=2),
+            backward.factor_gradients.grad_query_factors,
+            backward.factor_gradients.crossing_sums.diff(dim=2),
             None,
         )
 
@@ -109,16 +109,16 @@ class BackwardPass:
         self.grad_q, self.grad_k, self.grad_v = (
             torch.zeros_like(tensor, dtype=self.lse.dtype) for tensor in (self.q, self.k, self.v)
         )
-        self.factors = None
+        self.factor_gradients = None
         self.wide_v, self.wide_out, self.wide_grad_out = self.v, self.out, grad_out
         if any(ctx.needs_input_grad[3:5]):
-            factors = FactorGradients(
+            factor_gradients = FactorGradients(
                 self.query_factors, self.key_factors, self.q, self.k, ctx.scale
             )
             self.wide_v, self.wide_out, self.wide_grad_out = (
-                factors.widen(tensor) for tensor in (self.v, self.out, grad_out)
+                factor_gradients.widen(tensor) for tensor in (self.v, self.out, grad_out)
             )
-            self.factors = factors
+            self.factor_gradients = factor_gradients
 
     def add_triangles(self, block: slice) -> None:
         """Add the gradients from the triangles on the diagonal of a block of rows."""
@@ -135,8 +135,8 @@ class BackwardPass:
         self.grad_q[:, :, block] += from_tiles(grad_q, heads)
         self.grad_k[:, :, block] += from_tiles(grad_k, heads)
         self.grad_v[:, :, block] += from_tiles(grad_v, heads)
-        if self.factors:
-            self.factors.add_triangles(block, grad_bias)
+        if self.factor_gradients:
+            self.factor_gradients.add_triangles(block, grad_bias)
 
     def add_rectangle(self, rows: slice, keys: slice) -> None:
         """Add the gradients from a rectangle below the diagonal."""
@@ -144,8 +144,8 @@ class BackwardPass:
             self.query_factors, self.key_factors, rows, keys, self.threshold
         )
         q, k = self.q[:, :, rows], self.k[:, :, keys]
-        if self.factors:
-            q, k = self.factors.widened_inputs(rows, keys)
+        if self.factor_gradients:
+            q, k = self.factor_gradients.widened_inputs(rows, keys)
         v, out = self.wide_v[:, :, keys], self.wide_out[:, :, rows]
         grad_out, lse = self.wide_grad_out[:, :, rows], self.lse[:, :, rows] - constant
         grad_q, grad_k, grad_v = fused_sdpa.backward(
@@ -155,8 +155,8 @@ class BackwardPass:
         self.grad_q[:, :, rows] += grad_q[..., :width]
         self.grad_k[:, :, keys] += grad_k[..., :width]
         self.grad_v[:, :, keys] += grad_v[..., :width]
-        if self.factors:
-            self.factors.add_rectangle(rows, keys, grad_q, grad_k)
+        if self.factor_gradients:
+            self.factor_gradients.add_rectangle(rows, keys, grad_q, grad_k)
 
 
 def row_blocks(length: int) -> Iterator[slice]:
@@ -198,7 +198,7 @@ def rectangle_bias(
     """Return the bias [B, H, R, K] relative to the first row, and a constant [B, H, R] per query.
 
     The full bias is their sum. Without query factors, the first term is the same for all rows, and
-    keys with a bias below `threshold` get no weight.
+    terms below `threshold` are replaced by MASKED_BIAS, so that the keys get no weight.
     """
     dtype, first = threshold.dtype, key_factors[:, :, rows.start, None]
     relative = key_factors[:, :, keys] - first

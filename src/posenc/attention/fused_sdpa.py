@@ -45,8 +45,8 @@ def forward(
 
     v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
     and is -inf where a key is masked. With `is_causal`, keys after row i are not read for row i;
-    this requires `masks_later_keys`. On a GPU the softmax is explicit, because fused kernels need
-    an aligned bias in the dtype of q; so it is on a CPU if PyTorch lacks the private operator.
+    this requires `masks_later_keys`. The softmax is explicit on a GPU, because fused kernels need
+    an aligned bias in the dtype of q, and on a CPU if PyTorch lacks the private operator.
     """
     fused = torch_operators.CPU_ATTENTION
     if q.device.type == "cpu" and fused is not None:  # adds attn_mask to the scores
@@ -71,8 +71,8 @@ def merge_outputs(out: Tensor, lse: Tensor, part_out: Tensor, part_lse: Tensor) 
 def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
     """Return `out` and `lse` of `forward` with a logit [H] per head in the softmax's denominator.
 
-    With these two, `backward` and `backward_with_bias` return the gradients of attention with a
-    sink.
+    For a QueryBlock with these results, `backward` and `backward_with_bias` return the gradients of
+    attention with a sink.
     """
     with_sink = torch.logaddexp(lse, sink.to(lse.dtype)[:, None])
     return (out * (lse - with_sink).exp()[..., None]).to(out.dtype), with_sink

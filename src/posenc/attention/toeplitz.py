@@ -1,4 +1,4 @@
-"""Attention on a CPU with a Toeplitz bias, a window, or both.
+"""Attention on a CPU with a Toeplitz bias, a window and a sink, all of them optional.
 
 A Toeplitz bias depends only on distance, so it is one vector per head. If the vector starts with
 the largest distance, and the queries of a block are in reverse order, row u of the block's bias is
@@ -51,8 +51,8 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    Returns None if the biases of the first, the middle and the last query differ, that is, if the
-    bias depends on the position of the query.
+    Returns None if the biases of the first, the middle and the last query differ, which shows that
+    the bias depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]

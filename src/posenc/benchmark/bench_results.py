@@ -21,7 +21,7 @@ PublishedCosts = dict[tuple[str, int], Mapping[str, Any]]
 KERNEL_NOTE = (
     "The fastest kernel has the lowest median time. Each number is a kernel's time divided by the"
     " fastest kernel's time in the same round (median over the rounds). If auto is not the fastest,"
-    " request the fastest kernel by name; the table AUTO in posenc/attention/choice.py determines"
+    " request the fastest kernel by name; AUTO_KERNELS in posenc/attention/choice.py determines"
     " what auto uses."
 )
 

@@ -108,7 +108,7 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     ]
     notes.append(f"torch.compile: {_compile_choices(estimates)}")
     if not all(run.includes_evaluation for run in estimates):
-        notes.append("evaluation is excluded until the data is prepared, if its size is unknown")
+        notes.append("evaluation on data of unknown size is excluded until the data is prepared")
     if any(run.includes_evaluation and not run.data_is_prepared for run in estimates):
         notes.append("evaluation is approximate until the data is prepared")
     if any(run.memory_is_lower_bound for run in estimates):
@@ -116,8 +116,8 @@ def _notes(estimates: Sequence[Estimate], machine: Machine) -> list[str]:
     capacity = machine.memory or float("inf")
     if too_large := [run for run in estimates if run.memory.peak() > capacity]:
         notes.append(
-            f"{plural(len(too_large), 'run')} over the device memory of"
-            f" {_with_si_prefix(capacity)}B; reduce micro_batch_tokens or increase devices"
+            f"peak memory exceeds the device's {_with_si_prefix(capacity)}B for"
+            f" {plural(len(too_large), 'run')}; reduce micro_batch_tokens or increase devices"
         )
     return notes
 

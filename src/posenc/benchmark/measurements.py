@@ -107,7 +107,8 @@ def _device_name(device: torch.device) -> str:
 def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
     """Return a lower bound in seconds on the time of a round, which runs every variant once.
 
-    Raises ConfigError if it exceeds MAX_ROUND_SECONDS, or if a variant does not fit in main memory.
+    Raises ConfigError if it exceeds MAX_ROUND_SECONDS or, on a CPU, if a variant does not fit in
+    main memory.
     """
     on_cpu = select_device(variants[0].config).type == "cpu"
     rate = MAX_GPU_FLOPS
@@ -131,7 +132,11 @@ def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:
 
 
 def _min_bytes(variant: Variant) -> int:
-    """Return the size in bytes of a micro-batch's hidden states or, if larger, a layer's scores."""
+    """Return a lower bound in bytes on the memory of a pass.
+
+    It is the size of a micro-batch's hidden states (in all layers for a training step) or, if
+    larger and the reference kernel is used, of one layer's scores.
+    """
     config, length = variant.config, variant.length
     _, micro_sequences = sequences_per_step(config)
     kept_layers = config.model.layers if variant.pass_ == "step" else 1

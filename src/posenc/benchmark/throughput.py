@@ -79,8 +79,8 @@ class DataSheetGpu(Machine):
 class ThisMachine(Machine):
     """This machine: its GPU, or the CPU cores available to one run of a sweep.
 
-    Each run's model is timed for at least `seconds`, half of them in evaluation if its throughput
-    is requested.
+    Each run's model is timed in training for at least `seconds` / 2 and, if the throughput of
+    evaluation is requested, in evaluation for as long.
     """
 
     is_this_machine = True

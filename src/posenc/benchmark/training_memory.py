@@ -37,15 +37,17 @@ TRACED_LAYERS = 4
 Each further layer is assumed to save as much as the last traced one.
 """
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
-"""An encoding that overrides one of these hooks may have a different bias for each sequence."""
+"""If an encoding overrides one of these hooks, each sequence may save its own biases or scores."""
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
     """The parts of the memory estimate in bytes, and the settings that `peak` needs to add them up.
 
-    `logits` is the size of the largest chunk of logits, `process_bytes` is the memory of Python and
-    torch, and `accumulates` is whether gradients are accumulated over micro-batches.
+    With FSDP, `weights` and `gradients` include what is gathered from other devices; with DDP,
+    `gradients` includes the communication buffers. `logits` is the size of the largest chunk of
+    logits in training, `process_bytes` is the memory of Python and torch, and `accumulates` is
+    whether gradients are accumulated over micro-batches.
     """
 
     weights: int
@@ -154,7 +156,9 @@ def _logits_chunk_bytes(tokens: int, num_logits: int) -> int:
 def saved_activation_bytes(
     config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool
 ) -> int:
-    """Return the bytes that autograd saves in the blocks for the backward pass of `sequences`.
+    """Return the bytes that autograd saves in the blocks for the backward pass.
+
+    `sequences` is the number of sequences in a micro-batch.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
     in blocks of rows, tracing many sequences takes seconds, because there are many blocks. If all

@@ -19,7 +19,7 @@ from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
 from posenc.training.optimizer import optimizer_factory
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
-"""Keys that have their own column in tables and are therefore not part of a label."""
+"""Keys that tables show in columns or titles, and that are therefore not part of a label."""
 
 
 @dataclass(frozen=True)

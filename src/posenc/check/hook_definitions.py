@@ -124,7 +124,7 @@ def _nearest_hook(name: str, method: Callable[..., Any]) -> str | None:
     """Return the hook that a method's name resembles, or None.
 
     `get_bias`, `compute_bias` and `bias_of_distance` contain the name of the hook `bias`, and
-    resemble it if they have its arguments. Other names have to be spelled similarly.
+    resemble it if they accept its arguments. Other names have to be spelled similarly.
     """
     name = name.lower()
     contained = [hook for hook in HOOKS if hook in name and _accepts(method, hook)]

@@ -45,10 +45,11 @@ SHAPES = {
 
 @torch.no_grad()
 def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
-    """Raise ConfigError for the first hook that raises, or returns NaN or a wrong shape or dtype.
+    """Raise ConfigError for the first hook that raises, or returns an invalid value.
 
-    The encoding is tested with each of `dtypes`. If it contains a user-defined encoding, that one
-    is tested first and by itself, so that the message names it.
+    A valid value is finite and has the right shape, dtype and device. The encoding is tested with
+    each of `dtypes`. User-defined encodings inside it are tested first and by themselves, so that
+    the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
     for part in user_parts(encoding):
         with torch.random.fork_rng(devices=[]):

@@ -138,13 +138,13 @@ def _kernels_to_compare(encoding: Encoding) -> list[str]:
     return ["auto", *(name for name in KERNELS if name != "reference" and {name} != auto)]
 
 
-def _kernel_results(unused_model: Decoder, kernel: str, length: int) -> dict[str, Tensor]:
+def _kernel_results(fresh_model: Decoder, kernel: str, length: int) -> dict[str, Tensor]:
     """Return float64 outputs and gradients, outputs under no_grad, and float32 outputs.
 
-    They are computed with a copy of `unused_model`, so that no kernel sees what the encoding cached
-    for another one.
+    They are computed with a copy of `fresh_model`, which has not run yet, so that no kernel sees
+    what the encoding cached for another kernel.
     """
-    model = copy.deepcopy(unused_model)
+    model = copy.deepcopy(fresh_model)
     for module in model.modules():
         if isinstance(module, Attention):
             module.attend = kernel_function(kernel)

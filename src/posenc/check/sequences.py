@@ -154,7 +154,7 @@ def _non_finite_failure(model: Decoder, length: int) -> Result | None:
 
 
 def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless one token more than `limit` raises a ValueError that names it.
+    """Return a failure unless `limit` + 1 tokens raise a ValueError that names the limit.
 
     Other errors propagate. Limits above MAX_TESTED_LENGTH are not tested.
     """

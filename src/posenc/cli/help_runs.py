@@ -32,13 +32,14 @@ HELP = {
         flags
           --config-dir DIR   a folder with custom YAML files, such as encoding/mine.yaml
           --cfg              print the configuration of every run and exit; other commands that
-                             compose configurations also accept it (tune and wandb-sweep only if
-                             no value is an interval)
+                             compose configurations also accept it (tune and wandb-sweep leave
+                             out the overrides with intervals)
     """,
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
 
-        Adds rows to evaluation.json, replacing those of the same measurement, budget and tokens.
+        Adds rows to evaluation.json, replacing those with the same measurement, budget and scored
+        tokens.
 
           posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
           posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn

@@ -13,7 +13,7 @@ HELP = {
               machine.utilization=0.4
 
         keys in addition to those of train
-          machine               this machine (default; benchmarked for a second), or a GPU,
+          machine               this machine (default; each model is timed for a second), or a GPU,
                                 estimated from its data sheet
           machine.utilization   fraction of the data sheet's FLOP/s that training reaches
 
@@ -58,9 +58,9 @@ HELP = {
     "search-factors": """
         usage: posenc search-factors run=PATH length=TOKENS [key=value ...]
 
-        Searches for LongRoPE factors, one per frequency of a trained rotary encoding, with the
-        lowest loss in windows of TOKENS tokens, and writes them as a swap to PATH/longrope. The
-        same command resumes an interrupted search; more generations continue a finished one.
+        Searches for the LongRoPE factors, one per frequency of the run's rotary encoding, that
+        minimize the loss in windows of TOKENS tokens, and writes them as a swap to PATH/longrope.
+        The same command resumes an interrupted search; more generations continue a finished one.
 
           posenc search-factors run=outputs/scratch/rope-L256-s1 length=1024 generations=10
 
@@ -76,8 +76,9 @@ HELP = {
     "wandb-sweep": """
         usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
 
-        Writes a W&B sweep for each of the experiment's grids to outputs/NAME/wandb-sweep-1.yaml
-        and so on, and prints the commands that start them. Takes the keys of posenc train.
+        Writes the experiment's jobs as W&B grid sweeps, usually one per grid, to
+        outputs/NAME/wandb-sweep-1.yaml and so on, and prints the commands that register them. Takes
+        the keys of posenc train.
 
           posenc wandb-sweep experiment=alibi_extrapolation seed=1,2,3
 
@@ -95,7 +96,7 @@ HELP = {
     "check": """
         usage: posenc check [encoding=NAME] [key=value ...] [--config-dir DIR]
 
-        Runs the tests that every encoding must pass, on very small models: causality, shift
+        Tests the properties that encodings should have, on very small models: causality, shift
         invariance, precision at position 16,000, whether every parameter has an effect, and others.
         Each result is pass, known limitation, hint (advice) or fail (exit code 1). Without
         encoding=NAME, checks all encodings.

@@ -26,7 +26,8 @@ KEYBOARD_INTERRUPT = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0 means success, 1 a failure (such as of a run), 2 an invalid request, and 130 Ctrl-C.
+    0 means success, 1 a failure (for example, of a run), 2 an invalid request, and 130 Ctrl-C or a
+    sweep that a signal stopped.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):

@@ -28,8 +28,8 @@ Filters = Mapping[str, set[str | None]]
 def _search_run(path: Any, arguments: Arguments, folder_overrides: Sequence[str]) -> RunDirectory:
     """Return the run that `path`, a path or a unique prefix of a name, selects.
 
-    It is searched in the experiment that `folder_overrides` select or, if they select none, in all
-    experiments. Raises ConfigError as `find_run` does.
+    Looks in the experiment that `folder_overrides` select or, if they select none, in all
+    experiments of the outputs folder. Raises ConfigError as `find_run` does.
     """
     arguments = replace(arguments, overrides=tuple(folder_overrides))
     if all(override_key(override) == "outputs_dir" for override in folder_overrides):
@@ -39,7 +39,7 @@ def _search_run(path: Any, arguments: Arguments, folder_overrides: Sequence[str]
 
 
 def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> RunDirectory:
-    """Return the run of an experiment at `path`, or the only one whose name starts with `path`."""
+    """Return the run of an experiment whose path, name or unique name prefix is `path`."""
     if not isinstance(path, str):
         return open_run(path)  # raises ConfigError
     at_path = [run for run in runs if run.path.resolve() == Path(path).resolve()]
@@ -57,8 +57,9 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
 def select_runs(arguments: Arguments) -> list[str]:
     """Return the overrides, with an experiment and filters replaced by `run=PATH,...`.
 
-    If `run` is also set, its values are searched in the experiment. Raises ConfigError if there is
-    no such run, or if the filters match no finished run of the experiment.
+    If `run` is also set, only runs of the experiment are considered for its values. Raises
+    ConfigError if there is no such run, if `run` is combined with filters, or if no finished run of
+    the experiment matches the filters.
     """
     folder_overrides = [o for o in arguments.overrides if override_key(o) in FOLDER_KEYS]
     if not folder_overrides:

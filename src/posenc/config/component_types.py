@@ -113,10 +113,10 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
 
 
 def is_alias(path: str, target: Any) -> bool:
-    """Whether a path in posenc names a target that is defined in another module, which imports it.
+    """Whether a path in posenc names a target through a module that only imports it.
 
-    Code that compares targets by their paths would not recognize it. A package may export what its
-    modules define.
+    Code that compares targets by their paths would not recognize such a path. A package may export
+    what its modules define.
     """
     module, _, name = path.rpartition(".")
     is_exported = f"{target.__module__}.".startswith(f"{module}.")
@@ -174,7 +174,8 @@ def check_trusted(values: Any, name: str, modules: Sequence[str], group: str = "
 def trusted_modules(values: Mapping[str, Any]) -> list[str]:
     """Return the modules listed in a configuration and the top-level modules of `user_targets`.
 
-    Raises ConfigError if a listed module does not exist. No module is imported.
+    Raises ConfigError if the top-level module of a listed one does not exist. No module is
+    imported.
     """
     for module in values["modules"]:
         root = module.split(".")[0]

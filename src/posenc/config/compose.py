@@ -102,7 +102,8 @@ def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 class Composer:
     """Composes the jobs of a sweep, calling Hydra once per distinct set of config group choices.
 
-    The other overrides are applied to a copy of that composition, as Hydra would apply them.
+    The other overrides are applied to a copy of that composition, as Hydra would apply them. Jobs
+    with `+key=`, `~key` or an interpolation are composed by Hydra alone.
     """
 
     def __init__(self, command: str, config_dirs: Sequence[Path] = ()) -> None:
@@ -262,8 +263,8 @@ def _unknown_key(
     if group in groups() and not config.get(group) and option in options(group, config_dirs):
         hint += f"; add {group}={option}"
     name = command.replace("_", "-")  # as in `posenc search-factors`
-    listed = "train --cfg` prints" if command == "train" else f"{name} --help` lists"
-    return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} all keys")
+    listed = "train --cfg` prints all" if command == "train" else f"{name} --help` lists the"
+    return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} keys")
 
 
 def _parent(group: str) -> str:

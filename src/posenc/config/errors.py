@@ -77,11 +77,10 @@ def _without_middle(text: str, kept: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text with control characters other than tabs and line breaks replaced.
+    """Return text with its control characters replaced, except for tabs and line breaks.
 
-    Those that set the direction of text are replaced, too.
-
-    Text from files of a run could otherwise control the terminal.
+    Characters that change the direction of text are also replaced. Text from the files of a run
+    could otherwise control the terminal.
     """
     return text.translate(_REPLACEMENTS)
 

@@ -122,12 +122,15 @@ def expand(
     Each grid is the Cartesian product of its keys' values, and the jobs are the union of all grids.
     A key on the command line takes precedence over the grids:
 
-    - If some grids contain the value, only their jobs with it are kept: `encoding=alibi` drops
-      every grid without alibi.
+    - If some grids contain the value, each grid with that key keeps only its jobs with the value:
+      `encoding=alibi` drops every grid whose encodings do not include alibi.
     - A value that no grid contains is added to every grid with that key: `train_length=128` runs
       the whole experiment at length 128. A new component is added only to the grids that do not
       vary the component's parameters, if there are any: `encoding=t5` runs once alongside the
       baselines, not once per base of RoPE.
+    - In a grid without the key, the value is set in every job, unless the last rule drops the grid:
+      `seed=1,2,3` runs every job with three seeds.
+    - The keys for evaluation lengths replace each other.
     - Several choices of `evaluation/swap` become swaps of the same job, not separate jobs.
     - If the key is a parameter that some grids vary, the grids that select its component but do not
       vary the parameter are dropped: `encoding.spectrum.base=1e4` keeps only the jobs that set a
@@ -141,7 +144,8 @@ def expand(
     for axis in command_line_axes(merge_swap_choices(overrides, config_dirs), config_dirs):
         parts = _restrict_to_grids(axis, axes_by_grid)
         kept = [(i, part) for i, part in enumerate(parts) if part]
-        axes_by_grid = [[a for a in axes_by_grid[i] if a.key != axis.key] for i, _ in kept]
+        replaced = _replaced_keys({axis.key})
+        axes_by_grid = [[a for a in axes_by_grid[i] if a.key not in replaced] for i, _ in kept]
         new_axes = [[*new_axes[i], part] for i, part in kept]
     jobs: dict[frozenset[Any], list[str]] = {}
     for axes in ([*old, *new] for old, new in zip(axes_by_grid, new_axes, strict=True)):
@@ -173,11 +177,14 @@ def _without_replaced(
     earlier: Sequence[str], later: Sequence[str], config_dirs: Sequence[Path]
 ) -> list[str]:
     """Return the earlier overrides whose keys the later ones do not set."""
-    replaced_keys = {axis.key for axis in command_line_axes(later, config_dirs)}
-    if replaced_keys & set(LENGTH_KEYS):
-        replaced_keys |= set(LENGTH_KEYS)
+    replaced_keys = _replaced_keys({axis.key for axis in command_line_axes(later, config_dirs)})
     keys = {override: command_line_axes([override], config_dirs)[0].key for override in earlier}
     return [override for override in earlier if keys[override] not in replaced_keys]
+
+
+def _replaced_keys(keys: set[str]) -> set[str]:
+    """Return the keys that overrides of `keys` replace: any key for lengths replaces the others."""
+    return keys | set(LENGTH_KEYS) if keys & set(LENGTH_KEYS) else keys
 
 
 def _size_overrides(plain: Mapping[str, Any]) -> list[str]:

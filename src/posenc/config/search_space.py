@@ -36,8 +36,8 @@ class Interval(NamedTuple):
 def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]]:
     """Return the parsed intervals and the overrides without intervals.
 
-    Raises ConfigError for an empty interval, a logarithmic one that is not positive, or an interval
-    of floats for an integer setting.
+    Raises ConfigError for an interval whose first bound is not less than its second, a logarithmic
+    one that is not positive, or an interval of floats for an integer setting.
     """
     intervals, others = [], []
     for override in parse(overrides):

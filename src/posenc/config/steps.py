@@ -59,8 +59,8 @@ def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
 
     The budgets are those of `evaluation.at_tokens`, in tokens, followed by None for the end of
     training. A budget that equals `tokens` is also the end of training and is not listed twice.
-    Raises ConfigError if a budget is not positive or exceeds `tokens`, or if two evaluations are
-    less than one step apart.
+    Raises ConfigError if a budget is not positive or exceeds `tokens`, or if the budgets do not
+    increase by at least one step each.
     """
     budgets, limit = list(config.evaluation.at_tokens), config.tokens
     for tokens in budgets:

@@ -60,17 +60,27 @@ def evaluation_data(
 ) -> Dataset:
     """Return the dataset that `node` describes, tokenized for a run trained with `config`.
 
-    Raises ConfigError for a task with symbols that the run was not trained on.
+    Raises ConfigError for a task with symbols that the run was not trained on, for a task that
+    needs a larger vocabulary, and for text if the run was trained on a task.
     """
     source = build(node, name="data", modules=list(config.modules))
     if not isinstance(source, Task):
+        if isinstance(tokenizer, SymbolTokenizer):
+            raise ConfigError(
+                f"data: '{source.name}' is text, but the run was trained on a task and knows only"
+                " its symbols; use data=task_..."
+            )
         return prepare(source, tokenizer, Path(config.cache_dir), on_progress)
     if not isinstance(tokenizer, SymbolTokenizer):
-        return TaskData(source.for_language_model(tokenizer.vocab_size - 1), tokenizer)
+        try:
+            task = source.for_language_model(tokenizer.vocab_size - 1)
+        except ValueError as error:
+            raise ConfigError(f"data: {error}") from None
+        return TaskData(task, tokenizer)
     if source.symbols != tokenizer.symbols:
         raise ConfigError(
             f"data: the task '{source.name}' has {len(source.symbols)} symbols, but the run was"
-            f" trained on {len(tokenizer.symbols)} different ones; use the same task parameters as"
-            " in training"
+            f" trained on {len(tokenizer.symbols)}, and they differ; use the same task parameters"
+            " as in training"
         )
     return TaskData(source, tokenizer)

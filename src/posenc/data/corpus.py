@@ -66,7 +66,10 @@ class SplitFractions:
         return tuple(split for split in SPLITS if fractions[split] > 0)
 
     def part(self, document: str, split: str, *, whole: bool) -> str:
-        """Return what `split` has of a document: a slice or, with `whole`, all of it or nothing."""
+        """Return the part of a document that belongs to `split`.
+
+        This is a slice or, with `whole`, the entire document or an empty string.
+        """
         if not whole:
             return self.split_slice(document, split)
         return document if self.assign_split(document.encode()) == split else ""

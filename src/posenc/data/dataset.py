@@ -82,7 +82,8 @@ class Dataset(ABC):
     def training_batches(self, length: int, seed: int) -> Batches:
         """Return the training batches for a seed, with `length` tokens per sequence.
 
-        Raises ConfigError if there is no train split or if it is shorter than one window.
+        Raises ConfigError if there is no train split, if it is shorter than one window, or if a
+        task has no sequence of at most `length` tokens.
         """
 
     @abstractmethod
@@ -105,7 +106,10 @@ class Dataset(ABC):
 
     @abstractmethod
     def check_length(self, split: str, length: int) -> None:
-        """Raise ConfigError if `split` has no window of `length` tokens."""
+        """Raise ConfigError if `split` has fewer than `length` tokens.
+
+        For a task, raises it if no sequence has at most `length` tokens.
+        """
 
 
 def no_examples_error(name: str) -> ConfigError:

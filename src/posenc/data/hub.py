@@ -123,14 +123,14 @@ class HubCorpus(Corpus):
             return load_dataset(folder, self.config_name, streaming=True)
         except (ValueError, OSError) as error:
             raise ConfigError(
-                f"data.name: '{self.config_name}' of {self.path} cannot be loaded: {error}"
+                f"data.name={self.config_name or 'null'}: {self.path} cannot be loaded: {error}"
             ) from None
 
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A request with a short timeout tests whether the Hub is reachable; otherwise, only the cache
-        is used.
+        A request with a short timeout tests this. If the Hub is not reachable, only the cache is
+        used.
         """
         from huggingface_hub import HfApi, snapshot_download
 

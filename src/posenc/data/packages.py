@@ -13,7 +13,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, json_digest
 
-_EXCLUDED = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}
+_EXCLUDED_FOLDERS = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}
 _MAX_FILE_BYTES = 500_000
 """Larger files are excluded, because they are data tables or generated code."""
 
@@ -24,10 +24,11 @@ class PackagesCorpus(Corpus):
     `validation` and `test` name the packages of these splits; all others are in the train split,
     so no package is in two splits. Test suites, bundled copies of other packages, files over
     500 kB and files that are not UTF-8 are left out. So are near-duplicates: files in which more
-    than a fraction `max_overlap` of the distinct lines occur in earlier files. The order is test,
-    validation, train, and within a split by package name and path, so of near-duplicates in two
-    splits, the one in the held-out split is kept. The text depends on the installed versions, which
-    constraints.txt pins, and is identified by the hashes that pip recorded for its files.
+    than a fraction `max_overlap` of the distinct lines occur in earlier files that were kept. Files
+    are compared in the order test, validation, train, and within a split by package name and path:
+    if a training file is a near-duplicate of a held-out file, the held-out file is kept. The text
+    depends on the installed versions, which constraints.txt pins, and is identified by the hashes
+    that pip recorded for its files.
     """
 
     name = "python_packages"
@@ -36,6 +37,11 @@ class PackagesCorpus(Corpus):
         if not 0 <= max_overlap <= 1:
             raise ConfigError(f"data.max_overlap={max_overlap} must be between 0 and 1")
         self._held_out = {"validation": list(validation), "test": list(test)}
+        if shared := sorted(set(validation) & set(test)):
+            raise ConfigError(
+                f"data.validation and data.test both contain {', '.join(shared)}; use each package"
+                " in one of them"
+            )
         self._max_overlap = max_overlap
         self._files_by_split: dict[str, list[tuple[str, str]]] = {}
         self._seen_lines: set[int] = set()
@@ -66,7 +72,7 @@ class PackagesCorpus(Corpus):
     def _without_duplicates(
         self, sources: Sequence[tuple[Distribution, PackagePath]]
     ) -> Iterator[tuple[str, str]]:
-        """Yield the files that are not near-duplicates of those of this and earlier splits."""
+        """Yield the files that are not near-duplicates of files kept in this or earlier splits."""
         for path, text in _texts(sources):
             lines = _line_hashes(text)
             if lines and len(lines & self._seen_lines) <= self._max_overlap * len(lines):
@@ -90,7 +96,7 @@ class PackagesCorpus(Corpus):
                 (packages[name], file)
                 for name in sorted(names[split])
                 for file in sorted(packages[name].files or [])
-                if file.suffix == ".py" and not _EXCLUDED.intersection(file.parts)
+                if file.suffix == ".py" and not _EXCLUDED_FOLDERS.intersection(file.parts)
             ]
             for split in reversed(SPLITS)
         }

@@ -38,8 +38,8 @@ def prepare(
 
     Only one of several concurrent processes prepares the corpus. If it is killed, it leaves nothing
     that could be mistaken for a complete folder. `on_progress` receives progress messages. Raises
-    ConfigError, leaving no files, if the corpus cannot be read or a split is empty, and RunError if
-    the prepared files are corrupt.
+    ConfigError, leaving no folder, if the corpus cannot be read, a split is empty or a tokenizer
+    has no train split to be trained on, and RunError if the prepared files are corrupt.
     """
     name = fingerprint(corpus, tokenizer)
     folder = cache_dir / name

@@ -24,8 +24,8 @@ class TextCorpus(Corpus):
 
     With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
     each document is cut into three parts: the beginning for training, the middle for validation and
-    the end for testing. Files are read in the order of the digests of their contents, so that the
-    data does not depend on paths.
+    the end for testing. Files are read in the order of their suffixes and of the digests of their
+    contents, so that the data does not depend on where they are.
     """
 
     name = "text"
@@ -93,7 +93,7 @@ class TextCorpus(Corpus):
 
 
 def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
-    """Return the files that the setting `key` names, sorted by the digests of their contents.
+    """Return the files that the setting `key` names, sorted by suffix and digest of the contents.
 
     Unlike an order by path, this order does not depend on where the files are. Raises ConfigError
     if a path or pattern matches no file, or if a file cannot be read.

@@ -86,7 +86,10 @@ class TrainingWindows:
         return self._text.windows(np.array(windows) * self._length, self._length)
 
     def starts(self, num_windows: int) -> NDArray[np.int64]:
-        """Return the sorted start positions of the first `num_windows` training windows."""
+        """Return the sorted start positions of the first `num_windows` training windows.
+
+        Each window is listed once, even if there are several epochs.
+        """
         indices = _permutation(self._seed, 0, self.num_windows)[:num_windows]
         return np.sort(indices).astype(np.int64) * self._length
 

@@ -102,8 +102,8 @@ class Encoding(nn.Module):
 
         Keys after the query have negative distances; their scores are masked, but their biases must
         be finite. Head indices, distances and query positions broadcast against each other, as
-        [H, 1, 1], [R, K] and [R, 1] or as scalars; the bias must be an elementwise function of
-        them, with the floating-point dtype of `distance`. For coordinates, distances are Euclidean,
+        [H, 1, 1], [R, K] or [1, K], and [R, 1]; the bias must be an elementwise function of them,
+        with the floating-point dtype of `distance`. For coordinates, distances are Euclidean,
         [B, 1, R, K], and query positions are distances from the origin, [B, 1, R, 1].
         """
         return None
@@ -146,7 +146,10 @@ class Encoding(nn.Module):
         return None
 
     def window(self) -> int | None:
-        """Return how many keys each query attends to, including its own key; None means all."""
+        """Return the maximum number of keys, the latest ones, that each query attends to.
+
+        Its own key counts, and `mask` may hide some of these keys; None means all keys.
+        """
         return None
 
     def mask(self, query: Tensor, key: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Positions: one number per token [T], or coordinates on several axes [B, T, axes]."""
+"""Validation of positions: one number per token [T], or coordinates [B, T, axes]."""
 
 import torch
 from torch import Tensor

@@ -8,7 +8,7 @@ megatron/model/positional_embeddings.py), with PyTorch's initialization. The inp
 the query are 0, so that f does not see later tokens; the hidden units at these keys are not 0. In
 the authors' code, the hidden units after the last token of the sequence are 0, so the outputs of
 the last queries depend on how many tokens follow them. Here, every query gets the result that the
-authors' code gives for a query followed by at least kernel_size/2 tokens.
+authors' code gives for a query followed by at least floor(kernel_size / 2) tokens.
 """
 
 from torch import Tensor

@@ -6,9 +6,10 @@
 
 From olmo/model.py of TsinghuaC3I/Fourier-Position-Embedding. f holds the n frequencies of RoPE that
 complete a rotation within the training length (f >= 2 pi / L), and n' = min(n, d/4). Every layer
-and head has its own A and B [n, n'], which are Xavier-normal with the given gain, plus ones in
-row c ceil(n/n') of column c. They are fixed in the published runs, whose gain grows with the model:
-0.3 for 60M parameters, 0.4 for 180M and 0.6 for 1.2B. q, k [B, H, T, d]; pos [T].
+and head has its own A and B [n, n']: normal with a standard deviation of gain sqrt(2/(n' (n + H))),
+which is PyTorch's Xavier initialization of a tensor [H, n, n'], plus 1 in row c ceil(n/n') of
+column c, if there is such a row. They are fixed in the published runs, whose gain grows with the
+model: 0.3 for 60M parameters, 0.4 for 180M and 0.6 for 1.2B. q, k [B, H, T, d]; pos [T].
 """
 
 import math
@@ -54,7 +55,7 @@ class Fope(PerLayer):
         for matrix in mixing.flatten(0, 1):
             self._initialize(matrix[:, : len(self.frequencies), : self.mixed_pairs], gain)
         self.mixing = nn.Parameter(mixing, requires_grad=trainable)
-        if gain > 0:
+        if gain > 0 or trainable:
             self.limitations = {
                 "shift_invariant": "cosines and sines are mixed by different matrices"
             }

@@ -24,7 +24,7 @@ class SinusoidalFrequencies(nn.Module):
 
     With `trainable`, a learnable offset that starts at zero is added to the frequencies, so that
     the initial frequencies are exact in any precision. `limitations` contains `prefix_consistent`
-    if the frequencies depend on the length of the sequence.
+    if the frequencies or the attention factor depend on the length of the sequence.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) 
     axes = len(sections)
     if axes < 1 or min(sections) < 1:
         raise ValueError(f"sections={list(sections)} must be positive, one for each axis")
-    ends = [round(num_pairs * end / sum(sections)) for end in accumulate(sections, initial=0)]
+    total = sum(sections)
+    ends = [round(num_pairs * end / total) for end in accumulate(sections, initial=0)]
     counts = [stop - start for start, stop in pairwise(ends)]
     if min(counts) < 1:
         raise ValueError(

@@ -73,7 +73,7 @@ def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
     if len(set(letters)) == 1:
         raise ValueError(
             f"pattern={pattern} with last={last} and layers={layers} leaves one of the two"
-            f" encodings without a layer; use a shorter pattern, last=L, or more layers"
+            f" encodings without a layer; change the pattern or last, or use more layers"
         )
     return letters
 

@@ -4,9 +4,9 @@
 
 s(n) is the score of the inner encoding at distance n. For kept tokens outside the window, this is
 (R(size) q_i) . k_j / sqrt(d) with RoPE, or the score with the bias of distance `size`. As in the
-authors' code (Glaciohound/LM-Infinite, models/llama.py), size is the training length and kept is 10
-to 100. The encoding can be applied to a trained model without fine-tuning. q, k [B, H, T, d];
-pos [T].
+authors' code (Glaciohound/LM-Infinite, models/llama.py), size is by default the training length;
+the authors keep 10 to 100 tokens. The encoding can be applied to a trained model without
+fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor

@@ -5,7 +5,7 @@ the whole batch shares them, and N is `max_length`. As in the authors' code
 (google-deepmind/randomized_positional_encodings), position embeddings use one sample per forward
 pass and rotary encodings one per layer. Encodings that depend on distance use sorted offsets
 instead: 0 for the token itself and T-1 elements of {1 .. N-1}; the r-th previous token gets the
-r-th offset.
+r-th offset. If they also use the query's position i, as FIRE does, it becomes the i-th offset.
 """
 
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from posenc.encodings.base import Encoding, Factors, Geometry, layer_encodings
 from posenc.encodings.coordinates import require_1d_positions
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
-HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
+POSITION_HOOKS = ("embed", "rotate", "bias", "content_bias", "value_bias")
 MAX_LENGTH_LIMIT = 2**24
 EvalPositions = Literal["random", "spaced", "arange"]
 
@@ -27,7 +27,8 @@ class Randomized(Wrapper):
     """The inner encoding at random positions below `max_length`.
 
     `eval_positions` selects the positions in evaluation: `random`, as in training and in the paper
-    (one fixed sample per length), `spaced` evenly over the range, or `arange`, 0 to T-1.
+    (a fixed sample for each length and layer), `spaced` evenly over the range, or `arange`, 0 to
+    T-1.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     if inner.overrides("positions") or isinstance(inner, Randomized):
         raise ValueError(f"inner={name} defines its own positions; choose another, such as rope")
     if not reads_positions(inner, min(2, max_length)):
-        hooks = [hook for hook in HOOKS if any(layer.overrides(hook) for layer in layers)]
+        hooks = [hook for hook in POSITION_HOOKS if any(layer.overrides(hook) for layer in layers)]
         detail = f" (its {' and '.join(hooks)} {'ignore' if hooks[1:] else 'ignores'} them)"
         raise ValueError(
             f"inner={name} does not use positions{detail if hooks else ''}, so randomizing them has"

@@ -27,10 +27,10 @@ Layout = Literal["interleaved", "half"]
 class Rope(Encoding):
     """Rotates pairs of channels: adjacent ones (`interleaved`), or i and i + d/2 (`half`).
 
-    `interleaved` is the paper's and GPT-J's layout, `half` GPT-NeoX's and Llama's (rotate_half).
-    Only the first `rotary_fraction` of each head's channels are rotated, with a spectrum of
-    that width, as in GPT-NeoX; `spectrum=p_rope` instead sets some frequencies to 0. `sections` and
-    `interleave` are passed to `SectionedFrequencies`.
+    `interleaved` is the layout of the paper and of GPT-J, `half` that of GPT-NeoX and of Llama in
+    Hugging Face (rotate_half). Only the first `rotary_fraction` of each head's channels are
+    rotated, with a spectrum of that width, as in GPT-NeoX; `spectrum=p_rope` instead sets some
+    frequencies to 0. `sections` and `interleave` are passed to `SectionedFrequencies`.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
 
 
 def _rotary_dim(geometry: Geometry, fraction: float) -> int:
-    """Return the number of rotated channels; raises ValueError unless it is even and positive."""
+    """Return the number of rotated channels; raises ValueError for an invalid fraction."""
     rotary_dim = int(fraction * geometry.head_width)
     if not 0 < fraction <= 1 or rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(
             f"RoPE rotates an even number of channels, but rotary_fraction={fraction} of the head"
             f" width {geometry.width} / {geometry.heads} = {geometry.head_width} is {rotary_dim};"
-            f" change encoding.rotary_fraction, model.width or model.heads"
+            f" change encoding.rotary_fraction (at most 1), model.width or model.heads"
         )
     return rotary_dim

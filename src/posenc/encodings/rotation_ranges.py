@@ -16,7 +16,7 @@ from posenc.encodings.wrapper import innermost_encoding
 
 
 def default_window(geometry: Geometry) -> int:
-    """Return a quarter of the training length: the distance in tokens up to which keys are near."""
+    """Return a quarter of the training length: keys at smaller distances in tokens are near."""
     return max(1, geometry.train_length // 4)
 
 
@@ -49,7 +49,8 @@ def rotate_near_and_far(
 def require_rope(encoding: Encoding) -> None:
     """Raise ValueError unless every layer uses RoPE or no rotation, and at least one uses RoPE.
 
-    Wrappers around RoPE, such as window, are allowed, but not those that sample random positions.
+    Wrappers around RoPE, such as window, are allowed, but not those that sample random positions
+    or have several rotations themselves.
     """
     layers = layer_encodings(encoding)
     if not all(map(_supports_any_positions, layers)) or not any(map(_has_rope, layers)):

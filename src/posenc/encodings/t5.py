@@ -3,9 +3,9 @@
     score_h(i, j) += B[bucket(i - j), h]
 
 Buckets are those of mesh_tensorflow's `_relative_position_bucket` for a causal model: the first
-half has one bucket per distance, and the others widen logarithmically up to `max_distance`; the
-last bucket holds all longer distances. One table is shared by all layers. (T5 itself omits the
-1/sqrt(d) on q . k; here the model keeps it.) The bias is [H, R, K] for distances [R, K].
+half has one bucket per distance, and the others are spaced logarithmically up to `max_distance`;
+the last bucket also holds all longer distances. One table is shared by all layers. (T5 itself omits
+the 1/sqrt(d) on q . k; here the model keeps it.) The bias is [H, R, K] for distances [R, K].
 """
 
 import math

@@ -12,9 +12,9 @@ starting from this value.
 
 n counts all tokens up to the query, including tokens outside a window. Only q . k is scaled: a bias
 of the inner encoding is scaled only if it is computed from the rotated query, as Shaw's is. With
-ssmax, tau of the first query is 0, which changes nothing, because it has only one key. Llama 4 and
-Inkling scale the queries of some layers only; to do so, wrap only one of the two encodings of
-Interleave. q, k [B, H, T, d], in token order.
+ssmax, tau of the first query is 0, which changes nothing unless there is a sink, because this query
+has only one key. Llama 4 and Inkling scale the queries of some layers only; to do so, wrap only one
+of the two encodings of Interleave. q, k [B, H, T, d], in token order.
 """
 
 import math

@@ -102,10 +102,21 @@ def equals_nope(encoding: Encoding) -> bool:
 
 
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:
-    """Return the encoding; raises ValueError if it adds to the hidden states before layer 0."""
+    """Return the encoding; raises ValueError if it acts outside the layers.
+
+    That is, if it overrides `embed`, or if the positions that it generates are not 0 to T-1.
+    """
     if encoding.overrides("embed"):
         raise ValueError(
-            f"{type(encoding).__name__} is added to the hidden states before the first layer, so"
-            f" {reason}; choose one that acts only in attention, such as rope, alibi or t5"
+            f"{type(encoding).__name__} takes effect before the first layer, so {reason}; choose an"
+            f" encoding that acts only in attention, such as rope, alibi or t5"
         )
+    if encoding.overrides("positions"):
+        length = 2 * encoding.geometry.train_length
+        pos = encoding.positions(length, torch.device("cpu"))
+        if pos.shape != (length,) or (pos != torch.arange(length)).any():
+            raise ValueError(
+                f"{type(encoding).__name__} generates the positions of all layers, so {reason};"
+                f" choose an encoding that uses positions 0 to T-1, such as rope, alibi or t5"
+            )
     return encoding

@@ -1,1 +1,1 @@
-"""Evaluation of checkpoints at many lengths, scoring each target once and summing in float64."""
+"""Evaluation of checkpoints at many lengths; no target is scored twice, sums are in float64."""

@@ -1,9 +1,9 @@
 """The evolutionary search for LongRoPE's factors (Ding et al. 2024, arXiv:2402.13753, algorithm 1).
 
-A candidate has one factor per pair of channels; the pair's frequency is divided by it. Factors do
-not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target length
-divided by the training length. The step, the probability and the limits are those of the authors'
-code, microsoft/LongRoPE, evolution/algorithms.
+A candidate has one factor per pair of channels, by which the pair's frequency is divided. Factors
+do not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target
+length divided by the training length. The step, the probability and the limits are those of the
+authors' code, microsoft/LongRoPE, evolution/algorithms.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -44,8 +44,8 @@ def initial_factors(width: int, train_length: int, base: float, scale: float) ->
     rescaled, _ = yarn(width, train_length, train_length, base=base, factor=scale)
     return {
         "pi": (round(scale, DECIMALS),) * (width // 2),
-        "ntk": _factors(ntk_factors(width, scale)),
-        "yarn": _factors(original / rescaled),
+        "ntk": _rounded_factors(ntk_factors(width, scale)),
+        "yarn": _rounded_factors(original / rescaled),
     }
 
 
@@ -124,5 +124,5 @@ def cross(
     return None
 
 
-def _factors(values: Tensor) -> Factors:
+def _rounded_factors(values: Tensor) -> Factors:
     return tuple(round(value, DECIMALS) for value in values.tolist())

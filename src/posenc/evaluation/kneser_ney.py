@@ -9,8 +9,8 @@ without its first token:
 c(h) is the sum of c(h w) over w and t(h) the number of w with c(h w) > 0. In the highest order,
 c(h w) is the number of occurrences of h w; in the lower ones, it is the number of distinct tokens
 that precede h w. D_n = n1 / (n1 + 2 n2), where n1 and n2 are the numbers of n-grams with a count of
-1 and 2; D_n is 1/2 if n1 is 0. p_0 is 1 / vocabulary size. After a context that does not occur in
-training, p_n is p_{n-1}.
+1 and 2; D_n is 1/2 if n1 is 0. p_0 is 1 / vocabulary size. If c(h) is 0, as after a context that
+does not occur in training, p_n(w | h) is p_{n-1}(w | h').
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class KneserNey:
                 f" {windows.shape[1]} tokens"
             )
         self.vocab_size = vocab_size
-        self._orders = _count(windows, vocab_size, max_order)
+        self._orders = _count_ngrams(windows, vocab_size, max_order)
 
     @property
     def max_order(self) -> int:
@@ -62,7 +62,7 @@ class KneserNey:
 
         The first `order` - 1 tokens are predicted with the highest order that fits their context.
         """
-        counts = [self._counts(n, n == order) for n in range(1, order + 1)]
+        counts = [self._discounted_counts(n, n == order) for n in range(1, order + 1)]
         p = np.full(len(tokens), 1.0 / self.vocab_size)
         contexts = np.zeros(len(tokens), dtype=np.int64)  # ids of the contexts; -1 if unseen
         for (numerators, totals, backoff), level in zip(counts, self._orders, strict=False):
@@ -75,8 +75,8 @@ class KneserNey:
             contexts = np.concatenate(([-1], ngrams[:-1]))
         return -np.log(p)
 
-    def _counts(self, n: int, highest: bool) -> tuple[Floats, Floats, Floats]:
-        """Return max(c - D, 0) of each n-gram, and c(h) and D t(h) of each of its contexts."""
+    def _discounted_counts(self, n: int, highest: bool) -> tuple[Floats, Floats, Floats]:
+        """Return max(c - D, 0) for each n-gram, and c(h) and D t(h) for each context."""
         level = self._orders[n - 1]
         if highest:
             count = level.occurrences
@@ -92,7 +92,7 @@ class KneserNey:
         return numerators, totals.astype(np.float64), discount * types.astype(np.float64)
 
 
-def _count(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
+def _count_ngrams(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
     """Return the n-grams of all orders in windows [n, T]."""
     orders: list[_Order] = []
     ids = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)

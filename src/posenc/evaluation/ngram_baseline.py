@@ -20,24 +20,28 @@ from posenc.runs.row_types import NGRAMS
 
 log = logging.getLogger("posenc")
 MAX_TRAINING_TOKENS = 64_000_000
-"""Counting orders 1 to 5 in 49 million tokens of Python source takes 4.4 GB of memory and 103 s."""
+"""The largest number of training tokens for which the models are fitted.
+
+Counting orders 1 to 5 in 49 million tokens of Python source takes 4.4 GB of memory and 103 s.
+"""
 
 
-def ngram_rows(config: DictConfig, data: TokenizedData) -> list[dict[str, Any]]:
+def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[dict[str, Any]]:
     """Return a row for each order from 2 to `config.ngram_order`, as in a run's `ngrams.json`.
 
-    The models are trained on the windows that the run was trained on, each counted once, and
+    The models are trained on the windows of the first `num_steps` steps, each counted once, and
     predict every token of the evaluation split from those before it in the text. A row has the sum
     of the losses in nats and the number of tokens. The rows are kept in the cache directory and
-    shared by runs that differ only in the model. Orders that do not fit into a window are left out.
-    Returns no rows if `ngram_order` is null or the windows have more than 64 million tokens.
+    shared by runs with the same data, evaluation split and training windows. Orders that do not fit
+    into a window are left out. Returns no rows if `ngram_order` is null or the windows have more
+    than 64 million tokens.
     """
     if config.ngram_order is None:
         return []
-    length, steps = config.train_length, training_steps(config)
+    length = config.train_length
     max_order = min(config.ngram_order, length + 1)
     windows = data.training_batches(length, config.seed)
-    starts = windows.starts(steps.total * steps.sequences)
+    starts = windows.starts(num_steps * training_steps(config).sequences)
     if len(starts) * length > MAX_TRAINING_TOKENS:
         return []
     subset = "all" if len(starts) == windows.num_windows else f"s{config.seed}-{len(starts)}"

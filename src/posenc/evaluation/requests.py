@@ -160,6 +160,6 @@ def training_fraction(config: DictConfig, model: Decoder, requests: Iterable[Req
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets, and was scored with the same budget or with none."""
+    """Whether a row has the requested targets and scored all of them or had the same budget."""
     same_targets = row.get("longest") == key["longest"]
     return same_targets and budget_key(row) in ((None, None), budget_key(key))

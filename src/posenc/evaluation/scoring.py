@@ -133,11 +133,11 @@ def measure(
     accuracy: bool = False,
     budget: Budget | None = None,
 ) -> Measurement | None:
-    """Score every window that the budget allows, about `batch_tokens` tokens at a time.
+    """Score every window that the budget allows, in batches of at most `batch_tokens` tokens.
 
-    The windows are sharded over the processes of the run; each process returns the whole result.
-    After each batch, `on_batch` receives the tokens processed so far and the seconds they took.
-    Returns None if `on_batch` returns False in any process. The model is left in evaluation mode.
+    A longer window is its own batch. Windows are sharded over processes, and each returns the whole
+    result. After each batch, `on_batch` receives the tokens processed so far and their seconds; if
+    it returns False in any process, returns None. The model is left in evaluation mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]

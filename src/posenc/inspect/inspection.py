@@ -107,8 +107,9 @@ def short_number(number: float) -> str:
 def write_inspection(folder: Path, results: InspectionResults, command: str) -> Path:
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
-    All content is rendered before the first file is written. Files of an earlier inspection that
-    this one does not write are removed. Raises RunError if the folder is a symbolic link.
+    All content is rendered before the first file is written. All other files with a suffix in
+    FILE_TYPES are removed, because an earlier inspection wrote them. Raises RunError if the folder
+    is a symbolic link.
     """
     reject_special_files([folder])
     files: dict[str, str | bytes] = {}

@@ -9,9 +9,9 @@ BUSY = 3
 DISK_FULL = 4
 """The disk was full and even the run's status could not be written."""
 LOST = 5
-"""Another process of the run's process group died."""
+"""A process of the run's process group died; its other ranks and their parent exit with this."""
 READ_ONLY = 6
-"""The file system was read-only, so that the run's status could not be written."""
+"""The file system was read-only, so the run's status could not be written."""
 INTERRUPTED = 143
 """The job stopped before it was finished, usually on request, and can be resumed."""
 

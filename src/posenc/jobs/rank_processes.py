@@ -1,8 +1,8 @@
 """The processes of a run on several devices of this machine, one per device.
 
-Each one runs the job with the environment variables that torchrun sets, so torchrun or srun can
-start them instead. torchrun does not detect that the launcher has died, and it forwards signals too
-late for a checkpoint to be saved. The parent process here therefore monitors the ranks itself.
+Each one runs the job with the environment variables that torchrun sets, so torchrun can start them
+instead. But torchrun does not detect that the launcher has died, and it forwards signals too late
+for a checkpoint to be saved. By default, the parent process therefore monitors the ranks itself.
 """
 
 import os
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 JOB_COMMAND = (sys.executable, "-P", "-m", "posenc.jobs.job")
 """The command of a job; with -P, Python does not import modules from the current folder."""
 GRACE_SECONDS = 30.0
-"""The seconds that the other ranks have to exit after one rank has failed."""
+"""The seconds that the other ranks have to exit after one has ended with a nonzero exit code."""
 
 
 def run_ranks(
@@ -65,7 +65,8 @@ def _start_rank(
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
     """Wait until all ranks have exited, and return the ranks that were killed.
 
-    Once a rank has failed, the others are killed if they do not exit within GRACE_SECONDS.
+    Once a rank has ended with a nonzero exit code, the others are killed if they do not exit within
+    GRACE_SECONDS.
     """
     terminated, deadline, killed = False, float("inf"), set()
     while alive := {rank for rank, process in enumerate(ranks) if process.poll() is None}:

@@ -14,6 +14,7 @@ from posenc.attention.choice import describe_choices, layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.config.components import check
 from posenc.config.errors import (
+    ConfigError,
     PosencError,
     RunError,
     abbreviate,
@@ -152,7 +153,7 @@ def _run(
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Resolve the settings when a run first starts.
+    """Return the resolved settings of a run that starts or resumes, and write them to its status.
 
     A resumed run chooses the kernel and compilation again, but keeps all other settings.
     """
@@ -178,6 +179,11 @@ def _resolve_settings(
                 log.warning("started with %s %s, resuming with %s", name, before, now)
         chosen = ("kernel", "compile", "compile_reason")
         resolved = replace(resolved, **{name: getattr(current, name) for name in chosen})
+    if resolved.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
+            f" with a GPU, or delete {run.path} to train it here"
+        )
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())
     log.info("posenc %s, %s", config.planned.posenc_version, resolved)
@@ -207,7 +213,8 @@ def _train_and_evaluate(session: Session) -> bool:
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
     if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
-        write_rows(run.ngrams_file, ngram_rows(config, data), config.planned.hash)
+        num_steps = run.trained_steps(training_steps(config).total)
+        write_rows(run.ngrams_file, ngram_rows(config, data, num_steps), config.planned.hash)
     return not broadcast_from_rank0(
         lambda: missing_row_keys(requested, run.rows(config.planned.hash))
     )

@@ -85,7 +85,7 @@ def validate_devices(config: DictConfig, devices: int) -> None:
 
 
 def validate_device_count(device: torch.device, devices: int) -> None:
-    """Raise ConfigError if `devices` exceeds the number of CUDA GPUs."""
+    """Raise ConfigError if `device` is CUDA and `devices` exceeds the number of GPUs."""
     available = torch.cuda.device_count()
     if device.type == "cuda" and devices > available:
         raise ConfigError(

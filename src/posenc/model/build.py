@@ -110,7 +110,7 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
 class _MemoryLimit(TorchFunctionMode):
     """Raises ConfigError before tensors are allocated that together exceed the main memory.
 
-    The kernel would grant the memory, and kill the process when the tensors are filled.
+    Linux would grant the memory, and kill the process when the tensors are filled.
     """
 
     def __init__(self) -> None:

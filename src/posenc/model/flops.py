@@ -25,7 +25,8 @@ BACKWARD_FACTOR = 2
 def model_flops(model: Decoder, length: int) -> int:
     """Return the FLOPs per token of a forward pass over windows of `length` tokens.
 
-    For an adaptive softmax, only the first softmax is counted; few tokens need the others.
+    For an adaptive softmax, only the first softmax is counted; few tokens need the others. The
+    projections of an adaptive embedding are not counted.
     """
     weights = sum(_matrix_sizes(model.blocks)) + model.head.weight.numel()
     geometry = model.encoding.geometry

@@ -172,13 +172,13 @@ class Transformer(Decoder):
 def initialize(model: Decoder, seed: int) -> None:
     """Initialize every weight outside the encoding, seeded by `seed` and the parameter's name.
 
-    Models that differ only in their encoding therefore start from the same weights. Biases are 0.
-    Matrices are drawn from N(0, 1/fan_in); the output projections of attention and feed-forward
-    layers are divided by sqrt(2 layers). With `zero_init`, these projections and an output layer
-    that is not tied to the embedding are 0, so the loss of an untied model starts at
-    ln(vocab_size). The projections of an adaptive embedding, which are used in the embedding and in
-    the head, are drawn from N(0, 2/(fan_in + fan_out)). The encoding's parameters are left
-    unchanged.
+    Models that differ only in their encoding therefore start from the same weights. Biases are 0,
+    and the weights of norms stay 1. Matrices are drawn from N(0, 1/n), where n is fan_in or, for an
+    embedding, its width; the output projections of attention and feed-forward layers are divided by
+    sqrt(2 layers). With `zero_init`, these projections and an output layer that is not tied to the
+    embedding are 0, so the loss of an untied model starts at ln(vocab_size). The projections of an
+    adaptive embedding, which are used in the embedding and in the head, are drawn from
+    N(0, 2/(fan_in + fan_out)). The encoding's parameters are left unchanged.
     """
     residual_scale = (2 * len(model.blocks)) ** -0.5
     for name, parameter in model.named_parameters():

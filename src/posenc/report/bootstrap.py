@@ -39,7 +39,8 @@ Statistic = Callable[[Array], Array]
 class BootstrapInterval:
     """A mean over `seeds` seeds and its interval.
 
-    `covers` is "text" if there are too few seeds to estimate how much they vary.
+    `blocks` is the number of blocks with scored targets. `covers` is "text" if there are too few
+    seeds to estimate the variation between them.
     """
 
     mean: float

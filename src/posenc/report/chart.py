@@ -1,7 +1,7 @@
 """The data, labels and ticks of a line chart; `line_plot.line_figure` draws it.
 
-The x axis is logarithmic. With `log_y`, the y axis is logarithmic as well if its values span more
-than a factor of LOG_Y_RATIO.
+The x axis is logarithmic. With `log_y`, pages offer a logarithmic and a linear y axis; the default
+is logarithmic if the values span more than a factor of LOG_Y_RATIO.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from posenc.report.confidence import Band, describe_bands
 from posenc.report.encoding_styles import PUBLISHED_DASH, Style
 
 LOG_Y_RATIO = 4.0
-"""With `log_y`, a y axis whose maximum exceeds its minimum by this factor is logarithmic."""
+"""With `log_y`, the y axis is logarithmic by default if max / min is above this ratio."""
 MAX_TICKS = 8
 LINEAR_TICKS_MAX_RATIO = 3.0  # a log axis with a smaller high / low has linear ticks
 TICK_LABEL = "replace(format(datum.value, abs(datum.value) < 1e5 ? '~r' : '.0e'), '+', '')"
@@ -167,7 +167,8 @@ def linear_ticks(low: float, high: float) -> list[float]:
 def widen(low: float, high: float, *, log: bool) -> tuple[float, float]:
     """Return the range with a margin on each side.
 
-    A single value becomes a range of width 1, or of one decade on a log axis.
+    A single value becomes a range of width 1, or 2e-6 times the value if that is more. On a log
+    axis, the range is one decade.
     """
     if log:
         start, end = widen(log10(low), log10(high), log=False)

@@ -54,7 +54,8 @@ def _claim(item: Any, name: str) -> Claim:
     statement, published = item.get("statement"), item.get("published")
     if not statement or not isinstance(statement, str) or not isinstance(published, str | None):
         raise ConfigError(
-            f"{name}: statement={statement!r} and published={published!r} must be strings"
+            f"{name}: statement={statement!r} must be a non-empty string, and"
+            f" published={published!r} a string or omitted"
         )
     shared = {key: item[key] for key in SHARED_KEYS & item.keys()}
     single = {key: item[key] for key in CLAUSE_KEYS & item.keys()}

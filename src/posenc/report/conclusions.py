@@ -21,14 +21,16 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the experiment's own text, then the best encodings and the perplexity ratios to L."""
+    """Return the experiment's own text, the best encodings, and the perplexities relative to L."""
     several = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
+    any_ratios = False
     for curves, rows in losses:
         setting = curves.setting + (f", {curves.evaluation_key}" if several else "")
-        best = best_encodings(curves, rows)
-        lines += [f"{setting}: {text}" for text in (best, *_ratio_lines(curves))]
-    return [*lines, RATIO_TEXT] if losses else lines
+        ratios = _ratio_lines(curves)
+        lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratios)]
+        any_ratios = any_ratios or bool(ratios)
+    return [*lines, RATIO_TEXT] if any_ratios else lines
 
 
 def limitations(
@@ -53,7 +55,7 @@ def limitations(
 
 
 def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
-    """Return the encodings with the best mean at the training length and at the longest length.
+    """Return sentences on the encodings with the best mean at L and at the longest length.
 
     The longest length is the last one at which all encodings have a value or, if there is none, at
     which any encoding has one. At a length where different tokens were scored, no encoding counts

@@ -1,4 +1,4 @@
-"""Curves by evaluation length or position; each point averages the values of several seeds.
+"""Curves by evaluation length, position or training tokens; each point is a mean over seeds.
 
 The values of a curve share an `EvaluationKey`; reports show it as text.
 """
@@ -120,11 +120,11 @@ ACCURACY = DisplayedQuantity(
 
 @dataclass(frozen=True)
 class Point:
-    """The values of several seeds at one `x`, an evaluation length or a position.
+    """The values of several seeds at one `x`: a length, a position or a number of training tokens.
 
     `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`; see
-    `curves.RunPoint`. `tokens` is the number of target tokens that each value averages over, or the
-    largest one if the seeds were evaluated with different budgets.
+    `curves.RunPoint`. `tokens` is the number of scored tokens that each value averages over, or the
+    largest such number if it differs between seeds, for example because of a time budget.
     """
 
     x: float
@@ -202,7 +202,7 @@ class CurveSet:
 
     @property
     def x_values(self) -> list[float]:
-        """The evaluation lengths, or the positions, at which any curve has a point."""
+        """Every `x` at which any curve has a point: lengths, positions or training tokens."""
         return sorted({point.x for curve in self.curves for point in curve.points})
 
     @property

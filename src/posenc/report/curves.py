@@ -39,10 +39,11 @@ MIN_BIN_TOKENS = 2_000
 
 
 class RunPoint(NamedTuple):
-    """A run's loss (nats per token) or accuracy at `x`, an evaluation length or a position.
+    """A run's value at `x`: an evaluation length, a position or a number of training tokens.
 
-    `blocks` has the summed loss of each block of the text, and `end_loss` is the mean loss at the
-    end of the windows. Each is None if it was not saved.
+    The value is a loss (nats per token), an accuracy, or the log of a perplexity ratio. `blocks`
+    has the summed loss of each block of the text, and `end_loss` is the mean loss at the end of the
+    windows. Either is None if it was not saved.
     """
 
     run: Run
@@ -84,8 +85,9 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 def position_curves(experiment: Experiment) -> list[CurveSet]:
     """Return loss by binned position for each evaluation key and training length, swaps merged.
 
-    Uses the longest window length with at least MIN_POSITION_WINDOWS windows or, if there is none,
-    the length with the most windows. A mean over a few windows mostly depends on their text.
+    Of the window lengths at which most runs were evaluated, uses the longest one with at least
+    MIN_POSITION_WINDOWS windows or, if there is none, the one with the most windows. A mean over a
+    few windows mostly depends on their text.
     """
     runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in experiment.comparable_rows:
@@ -139,10 +141,11 @@ def evaluation_key(row: Row) -> EvaluationKey:
 
 
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
-    """Yield a point for each evaluation row that has a value for `quantity`.
+    """Yield a point for each comparable row of the final weights that has a value for `quantity`.
 
-    If the rows with swaps scored different tokens from those without, the latter are repeated as
-    the swap `none`, with the evaluation budget of the swaps.
+    If swaps were evaluated with another budget than the comparable rows without a swap, and there
+    are also rows without a swap for that budget, the rows without a swap are repeated as the swap
+    `none`, preferably with that budget.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:

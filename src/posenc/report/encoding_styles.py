@@ -80,9 +80,9 @@ class Style:
 
 
 REFERENCE_STYLE = Style("#6b6b6b", "plus", (2, 3))
-"""Lines that do not belong to an encoding, such as n-gram models, chance and bounds."""
+"""The style of lines that are not encodings, such as n-gram models, chance and bounds."""
 UNSWAPPED_STYLE = Style("#6b6b6b", "circle", (1, 2))
-"""The lines of several encodings without a swap."""
+"""The style of the swap `none` if several encodings have swaps."""
 
 
 def style_at(index: int) -> Style:
@@ -122,9 +122,9 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
 def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
     """Return a style for each swap, such as `yarn factor=4`, of the trained `encodings`.
 
-    A swap has the same style in every report, unless several settings of it share its hue. Its dash
-    pattern is one that no encoding has. `none` has the style of the encoding, or a style that no
-    encoding has if there are several.
+    A swap has the same hue in every report; several settings of it range from light to dark. The
+    dash pattern is one that no encoding has. `none` has the style of the encoding, or a style that
+    no encoding has if there are several.
     """
     styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}
@@ -140,7 +140,7 @@ def _swap_style(option: str, encodings: Collection[str]) -> Style:
     if option == NO_SWAP:
         return encoding_style(next(iter(encodings))) if len(encodings) == 1 else UNSWAPPED_STYLE
     known = option in SWAPS
-    # pi would have the color and marker of rope without the + 1.
+    # Without the + 1, pi would have the color and marker of rope.
     index = SWAPS.index(option) + 1 if known else crc32(option.encode())
     return replace(style_at(index % NUM_CUSTOM), dash=SWAP_DASH)
 

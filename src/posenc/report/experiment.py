@@ -38,8 +38,8 @@ class Run:
     them per measurement, and `comparable_rows` those that can be compared with other runs.
     `positions` and `block_arrays` are the arrays of loss_by_position.npz and loss_by_block.npz. All
     five are empty until training is done. `timing` has the lines of timing.jsonl, `metrics` the
-    last logged value of each metric, and `ngrams` the losses of n-gram models of the same training
-    tokens.
+    last logged value of each metric, and `ngrams` the losses of n-gram models that were trained on
+    the run's training tokens.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def _evaluated_at_tokens(self) -> set[int]:
-        """The numbers of tokens after which the run was or will be evaluated during training."""
+        """The numbers of training tokens whose checkpoints were or will be evaluated."""
         measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
         return measured | set(self.config["evaluation"].get("at_tokens") or [])
 
@@ -149,7 +149,7 @@ class Experiment:
 
     @cached_property
     def comparable_rows(self) -> list[tuple[Run, Row]]:
-        """The comparable rows of all runs, with their final weights."""
+        """Pairs of a run and one of its comparable rows, for the final weights only."""
         return [
             (run, row)
             for run in self.runs
@@ -162,7 +162,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     """Read the runs in an experiment's folder, or only those that `select` returns.
 
     A run with corrupt files does not affect the others. Raises ConfigError if the folder contains
-    no runs, and RunError if no run has been evaluated.
+    no runs, and RunError if plan.json is invalid or no run has been evaluated.
     """
     directories = list_runs(folder)
     if not directories:

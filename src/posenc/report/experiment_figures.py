@@ -70,7 +70,10 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
 
 
 def _bases_by_label(experiment: Experiment) -> dict[str, float]:
-    """Map each RoPE label to its base; empty if the labels also differ in other settings."""
+    """Map each RoPE label to its base; empty unless every label has a base of its own.
+
+    Two labels with the same base differ in other settings.
+    """
     bases = {
         run.label: (run.config["encoding"].get("spectrum") or {}).get("base")
         for run in experiment.evaluated
@@ -109,9 +112,9 @@ def _base_bounds(model: Mapping[str, int], train_length: int) -> tuple[VerticalL
 
 
 def relative_perplexity_by_tokens(experiment: Experiment, styles: Styles) -> Chart | None:
-    """Return a chart with a subplot for each evaluation key and length beyond L.
+    """Return a chart with a subplot for each evaluation key, training length and length beyond L.
 
-    Returns None if no run was evaluated before the end of its training.
+    Returns None if no intermediate checkpoint was evaluated.
     """
     if all(row.get("at_tokens") is None for run in experiment.runs for row in run.rows):
         return None

@@ -24,7 +24,7 @@ class ClauseVerdict:
     `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
     factor `times`. For ratios, they are geometric means and `difference` is left / right - 1; for
     relative changes, it is (1 + left) / (1 + right) - 1; otherwise left - right. `reason` explains
-    an outcome other than "holds" or "fails".
+    an outcome other than "holds" and "fails", except "premise not met"; see `Verdict.unmet`.
     """
 
     clause: Clause

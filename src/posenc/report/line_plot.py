@@ -32,8 +32,11 @@ from posenc.report.vega_figure import (
 
 LABEL_GAP = 15  # minimum vertical distance between end labels, in pixels
 LABEL_X = WIDTH + 28  # pixels from the left end of the x axis
-MAX_MARKERS = 12
-"""A line with at least twice this many points has markers at evenly spaced points only."""
+MIN_MARKERS = 12
+"""The minimum number of markers on a line with many points.
+
+A line with at least twice this many points has markers at evenly spaced points only.
+"""
 
 
 def line_figure(section: str, chart: Chart) -> Figure:
@@ -45,7 +48,7 @@ def line_figure(section: str, chart: Chart) -> Figure:
 
 
 def spread_labels(heights: Sequence[float], gap: float, top: float) -> list[float]:
-    """Return ascending label heights moved apart to at least `gap`.
+    """Return label heights that are at least `gap` apart, given ascending `heights`.
 
     Labels move up first; those that would exceed `top` move down instead.
     """
@@ -207,7 +210,7 @@ class _Plot:
 
 def _rows(line: Line) -> Iterator[dict[str, Any]]:
     """Yield a row for each point; without bands, the rows have no keys `low` and `high`."""
-    marker_step = max(1, len(line.points) // MAX_MARKERS)
+    marker_step = max(1, len(line.points) // MIN_MARKERS)
     has_band = not line.published and any(point.y.seeds > 1 for point in line.points)
     for i, point in enumerate(line.points):
         row: dict[str, Any] = {"line": line.name, "x": point.x, "y": point.y.mean}

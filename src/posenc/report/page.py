@@ -1,6 +1,7 @@
 """Self-contained HTML pages with tables and interactive figures.
 
-Scripts and data are compressed. Without JavaScript, and in print, figures are shown as images.
+Vega and the figures' data are compressed. Without JavaScript, and in print, figures are shown as
+images.
 
     sections = [Section("cost", "Time and memory", [Paragraph("One GPU."), table, figure])]
     Page("Benchmark", "How long does a step take?", sections).html()

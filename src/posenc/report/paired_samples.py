@@ -1,8 +1,9 @@
 """The two sides of a clause, paired by seed, if they are comparable.
 
 With the same seed, every encoding is trained on the same tokens in the same order and scored on the
-same tokens, so the effect of the seed cancels in the difference of the two sides. Sides that were
-trained or scored on different tokens are not compared.
+same tokens, so effects of the seed that both sides share cancel in their difference. Sides with
+different training data are not compared, nor are sides that were scored on different tokens, except
+in the cases that `check_comparable` and `_check_pair` allow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,7 +110,8 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 
     Within each side, all samples of a change or trend must be comparable with the first one. Then
     the sides are checked sample by sample. Sides that are changes or trends may score different
-    tokens if their protocols differ, because each change or trend is measured within its own side.
+    tokens if their protocols or strides differ, because each change or trend is measured within its
+    own side.
     """
     for first, *others in filter(None, (left, right)):
         for other in others:
@@ -127,7 +129,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
 
     Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
-    text, or if the sample is from before the end of training. An n-gram model scores every token,
+    text, or if the sample is from an intermediate checkpoint. An n-gram model scores every token,
     so the sample must have the same token count.
     """
     run, row = sample.run, sample.row or {}
@@ -165,8 +167,9 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False) -> None:
     """Raise NoVerdictError if two samples differ in training data, text or scored tokens.
 
-    Different tokens are allowed with `tokens_may_differ`, and at two lengths of the same run unless
-    an evaluation budget ran out, because some protocols score only the end of each window.
+    Different tokens of the same text are allowed with `tokens_may_differ`, and in two rows of the
+    same run unless an evaluation budget ran out: with protocols that score only the end of each
+    window, the tokens depend on the length.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["planned"]["fingerprint"] for sample in (left, right))

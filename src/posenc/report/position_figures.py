@@ -38,7 +38,9 @@ HEAT_MAP_CAPTION = (
 
 
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
-    """Return a chart with a subplot for each protocol, split, swap and training length.
+    """Return a chart with a subplot for each corpus, split and training length.
+
+    For swaps, each encoding has subplots of its own.
 
     Losses differ much less between encodings than between positions, so the chart shows them
     relative to nope or, without it, the first encoding that is in all subplots. It shows the losses

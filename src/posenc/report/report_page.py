@@ -40,7 +40,7 @@ TABLE_DESCRIPTIONS = {
     "claims": "verdicts",
     "accuracy": "accuracy tables",
     "extrapolation": "perplexity tables",
-    "runs": "every evaluation of every run, unrounded, with perplexity per word and per byte",
+    "runs": "every measurement of every run, unrounded, with perplexity per word and per byte",
     "ngrams": "losses of n-gram models",
     "blocks": "losses by block of text",
 }

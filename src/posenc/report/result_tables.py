@@ -61,11 +61,11 @@ def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[
     fixed_targets: dict[int, list[Sequence[ResultRow]]] = {}
     table_indices = []
     for i, (curves, rows) in enumerate(sets):
-        joinable = (j for j, (other, _) in enumerate(sets) if _can_join(curves, other))
-        if (joined := next(joinable, None)) is None:
+        candidates = (j for j, (other, _) in enumerate(sets) if _can_join(curves, other))
+        if (table_index := next(candidates, None)) is None:
             table_indices.append(i)
         else:
-            fixed_targets.setdefault(joined, []).append(rows)
+            fixed_targets.setdefault(table_index, []).append(rows)
     return [_table(*sets[i], fixed_targets.get(i, [])) for i in table_indices]
 
 
@@ -243,7 +243,9 @@ def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[
     """Return the notes on the values, their intervals and the marks."""
     values = [value for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)
-    notes = [quantity.note, BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD)]
+    notes = [quantity.note]
+    if len(rows) > 1:
+        notes.append(BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD))
     notes += [*incomparable_note(rows), *unequal_seeds_note(rows)]
     if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
         notes.append(SEEDS_NOTE)

@@ -28,10 +28,10 @@ class Setting(NamedTuple):
 def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """Return a label for each configuration: the encoding's name, then the settings that vary.
 
-    A setting is part of the labels if two runs with the same training length and config group
-    choices differ in it. Runs that would otherwise have the same label, training length and seed
-    get their hash in the label. `posenc plan` passes configurations without a hash and without the
-    fingerprint of their data.
+    A setting is part of the labels if two runs with the same training length and the same choices
+    in the setting's config group differ in it. Runs that would otherwise have the same label,
+    training length and seed get their hash in the label. `posenc plan` passes configurations
+    without a hash and without the fingerprint of their data.
     """
     settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)

@@ -29,15 +29,15 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
 
     Raises NoVerdictError if there are none or if several have the same seed.
     """
-    trained_length = value.train_length.tokens(train_length)
+    runs_train_length = value.train_length.tokens(train_length)
     runs = [
         run
         for run in experiment.runs
-        if run.train_length == trained_length and run.matches(value.selector)
+        if run.train_length == runs_train_length and run.matches(value.selector)
     ]
     if not runs:
         seeds = sorted({run.seed for run in experiment.runs})
-        overrides = {**value.selector, "train_length": trained_length, "seed": seeds}
+        overrides = {**value.selector, "train_length": runs_train_length, "seed": seeds}
         command = train_command(experiment.command, overrides)
         raise NoVerdictError("not measured", f"no run for {value}; run `{command}`")
     by_seed = {run.seed: run for run in runs}
@@ -70,7 +70,10 @@ def evaluation_length(value: Value, train_length: int, longest: int | None) -> i
 
 
 def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
-    """Return a run's number at an evaluation length. Raises NoVerdictError if not measured."""
+    """Return a run's number at an evaluation length.
+
+    Raises NoVerdictError if it was not measured, if several rows match, or if `length` is below 1.
+    """
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
         raise NoVerdictError(
@@ -78,6 +81,10 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
         )
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
+    if value.length == LONGEST and length is None:
+        raise NoVerdictError(
+            "not measured", f"{value}: the runs have no evaluation length in common"
+        )
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)
     rows = [row for row in rows if length in (None, row["length"])]
@@ -111,7 +118,7 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
 def evaluate_command(run: str, value: Value, length: int | None, at_tokens: int | None) -> str:
     """Return the command that evaluates the run directory `run` for a value in a claim."""
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
-    parameter = PROTOCOLS[protocol].parameter
+    parameter = PROTOCOLS[protocol].parameter if protocol in PROTOCOLS else None
     settings = {
         "run": run,
         "data": value.row_keys.get("corpus"),

@@ -65,7 +65,7 @@ class Scale:
         return expm1(number) if self.kind == "change" else number
 
     def difference(self, difference: float) -> float:
-        """Convert a difference on the comparison scale to ratio - 1 if it is relative."""
+        """Return a difference on the comparison scale, converted to ratio - 1 if it is relative."""
         return expm1(difference) if self.is_relative else difference
 
     def margin(self, margin: float) -> float:
@@ -73,5 +73,8 @@ class Scale:
         return math.log1p(margin) if self.is_relative else margin
 
     def multiply(self, number: float, times: float) -> float:
-        """Multiply a number on the comparison scale; for half a change, the logarithm is halved."""
+        """Return a number on the comparison scale multiplied by `times`.
+
+        A ratio itself is multiplied; of a relative change, the logarithm is multiplied.
+        """
         return number + math.log(times) if self.kind == "ratio" else number * times

@@ -44,7 +44,7 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
         )
     if quantity.source != "timing":
         row_keys = {"protocol": quantity.protocol, "swap": None, **row_keys}
-        protocol = PROTOCOLS.get(str(row_keys["protocol"]))  # None: another error, in parse_claims
+        protocol = PROTOCOLS.get(str(row_keys["protocol"]))  # None: another error, in check_claims
         if row_keys.get("stride") is not None and protocol and protocol.parameter is None:
             raise ConfigError(
                 f"{name}: stride={row_keys['stride']!r} selects nothing, because the protocol"

@@ -14,9 +14,9 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
     Its curves are the encoding without a swap (`none`), followed by each swap. The merged sets
     follow the unswapped sets of the same evaluation key. An unswapped set is omitted if its only
-    curve is repeated as `none` in a merged set. If the swap `none` was evaluated, its curves are
-    used instead of the unswapped ones, because they were scored on the same tokens as the other
-    swaps. The points of a curve do not change.
+    curve is repeated as `none` in a merged set. If there are curve sets of the swap `none`, their
+    curves are used instead of the unswapped ones, because they were scored on the same tokens as
+    the other swaps. The points of a curve do not change.
     """
     groups: dict[object, list[CurveSet]] = {}
     for curves in curve_sets:

@@ -51,8 +51,8 @@ class Column:
     """A heading and the format of the cells below it.
 
     `format` applies to numbers; it is a format specification such as ".2f", or a function. `detail`
-    is a second, smaller line of the heading. If `wrap`, long strings are wrapped, as always in the
-    first column of a terminal.
+    is a second, smaller line of the heading. If `wrap`, long strings are wrapped. In the terminal,
+    the first column is always wrapped.
     """
 
     name: str

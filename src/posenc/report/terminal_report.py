@@ -1,4 +1,4 @@
-"""Prints a report: its main results on one screen, or all of its tables and texts."""
+"""Prints a report: its main results, or all result tables, verdicts and texts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

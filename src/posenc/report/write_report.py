@@ -1,6 +1,6 @@
 """Writes the report of an experiment to files and prints it.
 
-In the CSV file of the result tables, each evaluation length and each interval bound has a column.
+In the CSV files of the result tables, each evaluation length and each interval bound has a column.
 """
 
 import re
@@ -43,8 +43,8 @@ def write_report(
     The report is in `folder`/report/ or, if it covers only the runs that `select` returns, in
     `folder`/report-selected/. Files of an earlier report are replaced or removed. Prints the main
     results, or everything if `full`. Raises ConfigError if `folder` contains no runs, and RunError
-    if no run has been evaluated. If `strict`, raises RunError if a premise does not hold or a claim
-    fails, after the report has been written.
+    if plan.json is invalid or no run has been evaluated. If `strict`, raises RunError if a premise
+    does not hold or a claim fails, after the report has been written.
     """
     results = read_results(folder, select)
     verdicts = results.verdicts
@@ -88,7 +88,7 @@ def _linked_files(index: Path) -> set[str]:
 def _table_files(
     stem: str, csv: str, tables: Sequence[Table], missing: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the files of the tables; the Markdown file also lists the runs without results."""
+    """Return the files of the tables; the Markdown file ends with the lines of `missing`."""
     if not tables:
         return {}
     notes = [f"{escape_markdown(line)}\n" for line in missing]
@@ -146,8 +146,8 @@ def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity)
 def _early_columns(row: ResultRow) -> dict[str, Any]:
     """Return the columns of `EarlyTokens`, each value with its t interval over seeds.
 
-    S is the slope of the loss against 1/T, in nats times tokens; the fraction is that of the gain
-    beyond L that S explains.
+    S is the slope of the loss against 1/T, in nats per window. The fraction of the gain beyond L
+    that early tokens explain is computed without S.
     """
     early = row.early_tokens
     bands = (early.slope, early.fraction) if early else (None, None)

@@ -1,4 +1,4 @@
-"""Checks of values in an experiment's YAML; each error gives the value, the limit and a remedy."""
+"""Checks of values in an experiment's YAML; each error gives the value and what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping

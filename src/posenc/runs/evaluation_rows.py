@@ -25,7 +25,7 @@ MEAN_OVER = {
     "perplexity_per_word": "words",
     "perplexity_per_byte": "bytes",
 }
-"""Metric -> the key of the count by which the row's `sum` is divided to compute it."""
+"""Metric -> the count by which the row's `sum` is divided to get it (a perplexity: its log)."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 
@@ -196,9 +196,9 @@ def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
         return
     if old["tokens_hash"] != new["tokens_hash"]:
         raise RunError(
-            f"the tokens of the {new['split']} split are not those that {path} was measured on,"
-            f" although the fingerprint {new['data']} is the same; delete the prepared corpus to"
-            f" prepare it again, or this file to replace its results"
+            f"the tokens of the {new['split']} split are not those on which the rows in {path} were"
+            f" measured, although the fingerprint {new['data']} is the same; delete the prepared"
+            f" corpus to prepare it again, or this file to replace its results"
         )
 
 

@@ -44,9 +44,9 @@ def disk_message(error: BaseException) -> str | None:
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:
-    """Write `data` to `path` atomically: readers see the old or the new file, even after a crash.
+    """Write `data` to `path` atomically: readers see either the old or the new file.
 
-    With `durable`, its contents are flushed to disk first.
+    With `durable`, even after a crash of the machine, because the data is flushed to disk first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
@@ -129,9 +129,10 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON. Also raises ValueError for duplicate keys and numbers that are not finite.
+    """Parse JSON. Raises ValueError if it is invalid, or valid but not what posenc writes.
 
-    The same holds for lone surrogates, which cannot be printed.
+    That is a duplicate key, a number that is not finite, an integer with more than MAX_DIGITS
+    digits, or a lone surrogate, which cannot be printed.
     """
     value = _DECODER.decode(text)
     if "\\ud" in text.lower():

@@ -218,7 +218,8 @@ def bin_positions(
 
     Positions start at 1; a bin's center is the geometric mean of its first and last positions. One
     bin ends at the training length, so that no bin extends across it. Any other bin with fewer than
-    `min_tokens` tokens, except the last, is merged with the next one.
+    `min_tokens` tokens, except the last, is merged with the next one. Bins without tokens are left
+    out.
     """
     edges = _bin_edges(len(sums), train_length)
     bins, start = [], 0

@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class RowTypes:
-    """The types of the keys in the rows of a file; other keys, of later versions, are not checked.
+    """The types of the values in the rows of a file; keys of later versions are not checked.
 
     `required` and `optional` map keys to a type or a union of types. The numbers of the keys in
     `positive` must be above 0.
@@ -31,7 +31,7 @@ class RowTypes:
         self.positive = frozenset(positive)
 
     def check(self, path: Path, rows: Sequence[Row]) -> None:
-        """Raise RunError if a row of the JSON file `path` lacks a key, or has an invalid value."""
+        """Raise RunError if a row of the file `path` lacks a required key or has a wrong value."""
         wrong = []
         for key, types in self.types.items():  # by column: a file may have a million rows
             values = [row[key] for row in rows if key in row]

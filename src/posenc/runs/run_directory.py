@@ -59,7 +59,7 @@ class RunDirectory:
     def config_dict(self, *, verify: bool = False) -> dict[str, Any]:
         """Return the checked configuration that planning wrote; see `read_config`.
 
-        Raises RunError if it is corrupt, or if the directory contains a symbolic link.
+        Raises RunError if it is corrupt, or if `reject_special_files` rejects a file of the run.
         """
         values = read_config(self.config_file, verify=verify)
         reject_special_files(walk_entries(self.path))
@@ -281,7 +281,8 @@ def remove_run(run: RunDirectory) -> None:
 def _remove_emptied_folder(folder: Path) -> None:
     """Delete an experiment's folder if its plan has no runs left and it has no other results.
 
-    Other results, such as a report or a benchmark, are kept.
+    Other results, such as a report or a benchmark, are kept, and only `plan.json`, `.code` and
+    `wandb` are deleted; if `wandb` still has W&B runs, nothing is.
     """
     with lock(folder / ".plan.lock"):
         if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):

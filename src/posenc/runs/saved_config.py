@@ -48,7 +48,8 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     Options that were added later have the defaults that preserve the old behavior. Raises
     RunError if the file is corrupt, was not written by planning, contains an alias or an
     interpolation, or is of an earlier version. With `verify`, also raises RunError if it has been
-    edited since; the hash of a run with custom classes, which would be imported, is not checked.
+    edited since it was written; the hash of a run is not checked if that requires importing a
+    custom class.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))

@@ -1,6 +1,7 @@
 """The process of one run, as seen by its launcher, and the launcher's signal handling.
 
-Processes are forked from multiprocessing's fork server, which imports PyTorch and Lightning once.
+On Linux without GPUs, the default launcher forks processes from multiprocessing's fork server,
+which imports PyTorch and Lightning once. All other processes are new Python interpreters.
 """
 
 import multiprocessing

@@ -234,9 +234,9 @@ def _directory_problem(job: Job) -> PosencError | None:
 
 
 def _check_directory(job: Job) -> None:
-    """Raise ConfigError if the run directory exists and belongs to a different configuration.
+    """Raise ConfigError if the run directory has an unreadable or a different configuration.
 
-    Raises RunError if it contains a symbolic link.
+    Raises RunError if it contains anything but files and folders, such as a symbolic link.
     """
     path = job.run.path
     reject_special_files([path, *walk_entries(path)])
@@ -286,7 +286,7 @@ def _write_run(job: Job, source: RunDirectory | None) -> None:
         return
     values: Any = job.values
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
-        # A partially completed run keeps all settings except those in UPDATED_ON_RESUME.
+        # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]

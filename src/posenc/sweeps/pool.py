@@ -57,10 +57,10 @@ class PoolLauncher(Launcher):
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`.
 
-        A failed run does not stop the others. A run whose process is killed is restarted. If
-        a run is locked by another process, the launcher waits for it. After Ctrl-C or SIGTERM, the
-        launcher waits until all runs have saved a checkpoint and raises KeyboardInterrupt; a second
-        Ctrl-C kills the runs.
+        A failed run does not stop the others. A run whose process is killed is restarted, unless it
+        has been started MAX_STARTS times. If a run is locked by another process, the launcher waits
+        for it. After Ctrl-C, SIGTERM or SIGHUP, the launcher waits until all runs have saved a
+        checkpoint and raises KeyboardInterrupt; a second signal kills the runs.
         """
         display = create_display(self.console)
         with closing(display), recorded_signals() as interrupts:
@@ -220,8 +220,8 @@ class _Launch:
     def _work_done(self, planned: PlannedRun) -> float:
         """Return the completed fraction of a waiting run.
 
-        Its status is read once, because a sweep may have thousands of runs, unless another process
-        is running it.
+        The fraction is cached, because a sweep may have thousands of runs, unless another process
+        is running the run.
         """
         name = planned.name
         if name not in self.waiting_work or name in self.running_elsewhere:

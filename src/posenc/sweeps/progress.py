@@ -195,7 +195,7 @@ def _run_table(rows: Sequence[ProgressRow]) -> Table:
 
 
 def _latest_loss(file: Path) -> float | None:
-    """Return the loss of the last complete line of `metrics.jsonl`; None if it is corrupt."""
+    """Return the loss in the last complete line of `metrics.jsonl`, or None if there is none."""
     with suppress(OSError, ValueError, IndexError, AttributeError):
         with os.fdopen(open_regular(file), "rb") as metrics:
             metrics.seek(max(0, metrics.seek(0, os.SEEK_END) - 1024))

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.config.errors import plural
+from posenc.config.paths import experiment_arguments
 from posenc.runs.plan_file import quoted_command, read_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
@@ -81,7 +82,7 @@ def _incomplete_copies(runs: Sequence[RunDirectory], statuses: Mapping[str, Stat
     ]
     if not names:
         return []
-    command = f"posenc sync {runs[0].path.resolve().parent.name}"
+    command = f"posenc sync {experiment_arguments(runs[0].path.parent)}"
     return [
         Text(
             f"incomplete in W&B: {', '.join(names)} ({command} uploads the missing rows, and"

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 MAX_REQUEUES = 1000
-"""The maximum number of times that submitit requeues a job that reaches its time limit."""
+"""The maximum number of times that submitit requeues a job that reaches its time limit.
+
+submitit's local executor starts a job at most 6 times, whatever this number is.
+"""
 
 
 class SubmititLauncher(Launcher):
@@ -26,7 +29,7 @@ class SubmititLauncher(Launcher):
 
     At most `jobs` jobs are in the queue at a time; None sets no limit. A job that is preempted, or
     that reaches its limit of `timeout_min` minutes, saves a checkpoint, is requeued and resumes.
-    Jobs belong to the cluster and continue if this launcher exits.
+    Jobs on a cluster continue if this launcher exits.
     """
 
     cluster: str
@@ -47,7 +50,7 @@ class SubmititLauncher(Launcher):
         return PlainDisplay(self.console)
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run every job; see `Launcher.launch`. After Ctrl-C, the jobs continue."""
+        """Run every job; see `Launcher.launch`. After Ctrl-C, jobs on a cluster continue."""
         waiting = deque(runs)
         active: dict[PlannedRun, Job[None]] = {}
         outcomes: dict[str, Status] = {}

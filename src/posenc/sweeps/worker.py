@@ -42,7 +42,7 @@ class Worker:
             raise RunError(f"{self.planned.name} is {status.state}: {status.error}")
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Stop the job before its time limit, and return the job that submitit requeues."""
+        """Stop the job, and return what submitit requeues; called at preemption or a time limit."""
         from submitit.helpers import DelayedSubmission
 
         self._process.terminate()

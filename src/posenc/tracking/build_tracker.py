@@ -51,7 +51,7 @@ def wandb_tracker(node: DictConfig) -> WandbTracker | None:
 
 
 def wandb_destination(node: DictConfig) -> str | None:
-    """Return the mode and the project of the W&B tracker in a node of the config group `logger`.
+    """Return the mode, entity and project of the W&B tracker in a node of the group `logger`.
 
     Returns None if there is no W&B tracker, or if its mode is not online and it has no entity.
     """
@@ -74,8 +74,8 @@ def is_trusted_destination(node: DictConfig) -> bool:
 def forget_unknown_destination(config: DictConfig) -> None:
     """Reset the W&B mode and entity of a saved run unless they are trusted.
 
-    The mode then comes from WANDB_MODE (offline if that is not set), and the entity is the default
-    of the account.
+    The mode then comes from WANDB_MODE (offline if that is not set), and the entity from
+    WANDB_ENTITY (the default of the account if that is not set).
     """
     if not is_trusted_destination(config.logger):
         for key, _ in _wandb_nodes(config.logger):

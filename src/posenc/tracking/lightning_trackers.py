@@ -50,8 +50,8 @@ class LightningTracker(Tracker, ABC):
                 self._logger.save()
 
     def finish(self, failed: bool, error: str | None = None) -> None:
-        self.log(self._directory.metrics()[self._last_step :])
         with self._failures_as_warnings():
+            self.log(self._directory.metrics()[self._last_step :])
             for row in evaluation_history(self._directory.rows(), {}, self._config):
                 self._log(row, self.evaluation_step(row))
             if self._logger is not None:

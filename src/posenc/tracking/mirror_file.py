@@ -53,12 +53,12 @@ RELATIVE_PATH = re.compile(r"[^/\0]{1,255}(/[^/\0]{1,255}){,9}")
 class MirrorFile:
     """`mirror.json`: the W&B run's id, the steps of its evaluation results, and its offline files.
 
-    `identity` is written when the run first starts. Each entry is `{"step", "row"}` with a history
-    row, `{"step", "loss_by_position"}` with a digest of the losses in the table and the image, or
-    `{"step", "swaps"}` with a digest of the table of swaps. `logged_characters` is the number of
-    characters of run.log that are on the server. `file_sizes` maps each offline run file to its
-    size in bytes once all rows have been logged. It is empty if the rows are on the server, and
-    None while the W&B run is open or after it has failed.
+    `identity` is written when the W&B run is first opened. Each entry is `{"step", "row"}` with a
+    history row, `{"step", "loss_by_position"}` with a digest of the losses in the table and the
+    image, or `{"step", "swaps"}` with a digest of the table of swaps. `logged_characters` is the
+    number of characters of run.log that are on the server. `file_sizes` maps each offline run file
+    to its size in bytes once all rows have been logged. It is empty if the rows are on the server,
+    and None while the W&B run is open or if W&B has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -105,7 +105,7 @@ class MirrorFile:
 
     @property
     def is_complete(self) -> bool | None:
-        """Whether W&B has all rows.
+        """Whether all rows are on the server or in intact offline run files.
 
         None if there is no W&B run, or if an earlier version of posenc logged it.
         """

@@ -37,7 +37,7 @@ class Tracker:
     def finish(self, failed: bool, error: str | None = None) -> None:
         """Log the evaluation results and close the tracked run as finished or failed.
 
-        `error` describes why the run failed; it is None if the run was interrupted.
+        An interrupted run is closed as failed, but without an `error`, which describes a failure.
         """
 
     def log_inspection(self, inspection: Inspection) -> None:

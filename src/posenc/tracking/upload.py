@@ -28,8 +28,9 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
 
     If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.
-    Skips a run that another process is running. Raises WandbError if W&B fails or cannot be
-    reached, and another PosencError if the run's own files are corrupt.
+    Skips a run that another process is running, or that has no checkpoint yet. Raises WandbError if
+    W&B fails or cannot be reached, and another PosencError if the run's own files are corrupt or
+    edited, or if `find_tracker` rejects its W&B entity.
     """
     if not permanent_rows(directory):
         return "not started"
@@ -80,7 +81,10 @@ def figure_key(file: Path) -> str:
 
 
 def experiment_project(folder: Path) -> tuple[str | None, str]:
-    """Return the W&B entity and project of an experiment: those of its first readable run."""
+    """Return the W&B entity and project of the first run that `find_tracker` accepts.
+
+    If there is none, returns the default entity and project.
+    """
     tracker = WandbTracker()
     for directory in list_runs(folder):
         with suppress(PosencError):
@@ -93,8 +97,8 @@ def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTrac
     """Return the run's W&B tracker, or the default one if the run used another logger.
 
     Raises RunError or ConfigError if the run's configuration is corrupt. Unless `offline`, also
-    raises RunError if the run, which may be from someone else, belongs to a W&B entity with which
-    the user has not trained on this machine.
+    raises RunError if the run, which may be from someone else, has an entity other than
+    WANDB_ENTITY, and the user has not trained with this mode, entity and project on this machine.
     """
     logger = directory.config().logger
     tracker = wandb_tracker(logger) or WandbTracker()

@@ -63,7 +63,11 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
 
 
 def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
-    """Log the copy of posenc's code that the run imported, and the modules of custom components."""
+    """Log the code of posenc with which the run was first started, and the modules of `config`.
+
+    If the experiment has no copy of that code, logs the installed package. Leaves out modules that
+    this process has not imported.
+    """
     import wandb
 
     frozen = experiment_folder(directory) / ".code" / str(directory.status().resolved.get("code"))

@@ -42,8 +42,9 @@ class WandbError(RunError):
 def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
     """Return a W&B run that keeps its files in `<folder>/wandb/`, without ever prompting.
 
-    If there is no API key, or the server fails or does not respond in time, logs a warning and
-    returns an offline run instead of an online one. `init_kwargs` are passed to `wandb.init`.
+    If there is no API key, if `check_folder_settings` fails, or if the server fails or does not
+    respond in time, logs a warning and returns an offline run instead of an online one.
+    `init_kwargs` are passed to `wandb.init`.
     """
     with process_state_restored():
         run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None
@@ -136,10 +137,11 @@ def process_state_restored() -> Generator[None]:
 
 
 def check_folder_settings() -> None:
-    """Raise WandbError if the current folder has W&B settings that `wandb init` does not write.
+    """Raise WandbError if W&B settings in the current folder could send the API key elsewhere.
 
-    `wandb init` writes a project, an entity and the user's server to `wandb/settings`. wandb also
-    reads this file if it is from someone else, and would send the user's API key to its server.
+    A project, an entity and the user's own server are accepted; `wandb init` writes them to
+    `wandb/settings`. wandb also reads this file if it is from someone else, and would send the
+    user's API key to the server that it names.
     """
     import wandb
 

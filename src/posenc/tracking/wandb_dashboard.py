@@ -162,7 +162,7 @@ def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]
 
 
 def arrange(panels: list[Panel], name: str) -> list[Panel]:
-    """Place the panels in two columns and set ids that depend only on `name`."""
+    """Place the panels in two columns and set ids that depend only on `name` and the order."""
     for i, panel in enumerate(panels):
         x, y = PANEL_WIDTH * (i % 2), PANEL_HEIGHT * (i // 2)
         panel.layout = wr.Layout(x=x, y=y, w=PANEL_WIDTH, h=PANEL_HEIGHT)

@@ -20,7 +20,7 @@ Curves = dict[tuple[str, str, str, int], list[tuple[float, float, int]]]
 
 
 def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return a table and an image for `run.log` with the final losses by position."""
+    """Return a table and an image for `run.log`: the losses by position of the final weights."""
     import wandb
     from PIL import Image
 

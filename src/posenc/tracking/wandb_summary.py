@@ -47,8 +47,8 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
-    the longest length divided by the perplexity at the training length, if both were evaluated with
-    the same budget. All values are for the final weights.
+    the longest length that was evaluated with the budget of the training length, divided by that
+    at the training length. All values are for the final weights, MAIN_PROTOCOL and no swap.
     """
     validation_key = (config.planned.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     by_length = {
@@ -79,7 +79,10 @@ def _costs(directory: RunDirectory) -> dict[str, float]:
 
 
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:
-    """Return the experiment's `posenc bench` results for the run's encoding, model and length."""
+    """Return the experiment's `posenc bench` results for the run's setup.
+
+    The setup is the encoding, model, training length, precision and kernel.
+    """
     file = experiment_folder(directory) / "bench" / "bench.json"
     encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))
     run_key = [encoding, model, config.train_length, config.precision]

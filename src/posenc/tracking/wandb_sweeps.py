@@ -79,7 +79,7 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
 
 
 def _split_jobs(jobs: list[Job]) -> list[dict[str, list[Any]]]:
-    """Return one grid for a full product; otherwise split by the first key with several values."""
+    """Return one grid if the jobs are a full product; else split by the first key that varies."""
     grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]

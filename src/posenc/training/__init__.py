@@ -1,1 +1,1 @@
-"""Training at one length: Lightning runs the loop, and `recorder` writes the files of the run."""
+"""Training at one length: Lightning runs the loop, and `recorder` writes logs and checkpoints."""

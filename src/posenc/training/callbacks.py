@@ -27,13 +27,13 @@ REJECTED: dict[type[pl.Callback], str] = {
         " set callbacks=stochastic_weight_averaging, which averages after optimizer steps"
     ),
 }
-"""Callbacks that cannot work in posenc -> the alternative."""
+"""Callback class that posenc rejects -> what to use instead, with the reason if needed."""
 AVERAGING = (pl.callbacks.WeightAveraging,)
 STOPPING = (pl.callbacks.EarlyStopping, pl.callbacks.Timer)
 
 
 def build_callbacks(config: DictConfig) -> list[pl.Callback]:
-    """Return the callbacks of a run, in order. Raises ConfigError for those that cannot work."""
+    """Return the callbacks of a run, in order. Raises ConfigError for one that cannot be used."""
     nodes, modules = config.get("callbacks") or {}, list(config.modules)
     callbacks = []
     for key in nodes:

@@ -40,7 +40,7 @@ TRAINING_STATE: dict[str, tuple[type, int]] = {
     "optimizer_states": (list, 1),
     "lr_schedulers": (list, 1),
 }
-"""What Lightning resumes from: key -> its type and its number of items, or 0 for any number."""
+"""Key that Lightning resumes from -> the type and the number of items (0: any) of its value."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Checkpoint:
         With `mmap`, tensors are read from disk only if they are used. Raises RunError if the file
         contains anything other than tensors and plain values, or more values than
         `check_checkpoint` allows, if its number of steps is not the one in its name, or if the hash
-        of the run that saved it is not `run_hash`. If `run_hash` is None, the hash is not checked.
+        of the run that saved it is not `run_hash`. If `run_hash` is None, or if the file is from an
+        earlier version and has no hash, the hash is not checked. Raises OSError if the file cannot
+        be read.
         """
         try:
             check_checkpoint(self.path)
@@ -84,7 +86,7 @@ class Checkpoint:
         return contents
 
     def check_training_state(self, run_hash: str) -> None:
-        """Raise RunError unless training can resume from the checkpoint, in addition to `load`."""
+        """Raise RunError like `load`, or if anything that training resumes from is missing."""
         contents = self.load(run_hash)
         for key, (expected, size) in TRAINING_STATE.items():
             value = contents.get(key)
@@ -113,7 +115,7 @@ class Checkpoint:
             )
 
     def load_error(self, error: Exception) -> RunError:
-        """Return the error for a file that has a checkpoint's name but not its contents."""
+        """Return the error for a file with the name of a checkpoint that this run cannot use."""
         # The rest of torch.load's message suggests weights_only=False, which runs code in the file.
         reason = first_line(error).split(". ")[0]
         return RunError(
@@ -165,8 +167,8 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
     """Return the newest intact checkpoint with one row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
-    RunError if there is one, but rows of its steps are missing, incomplete, out of order or not
-    those with which it was saved.
+    RunError if rows of its steps are missing, incomplete or out of order for every intact
+    checkpoint, or if the rows are not those with which the checkpoint was saved.
     """
     rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
     steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)

@@ -29,9 +29,9 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is used up or a callback stops it.
+    """Train until the token budget is used up or a callback ends the training.
 
-    Returns False if training was stopped before that. `training_fraction` is the fraction of the
+    Returns False if a stop request ended it before that. `training_fraction` is the fraction of the
     run's work that is training; the rest is evaluation.
     """
     run, config, data = session.run, session.config, session.data
@@ -127,8 +127,9 @@ def _out_of_memory_error(
     if not has_checkpoint and sequences > 1:
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (
-            f"set micro_batch_tokens={smaller * length} retry=true, which gives the same result"
-            f" with less memory"
+            f"set micro_batch_tokens={smaller * length} retry=true, which needs less memory and"
+            f" changes the result only by rounding (dropout and randomized positions also get other"
+            f" random numbers)"
         )
     elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"

@@ -164,7 +164,7 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self._share_state()
 
     def _share_state(self) -> None:
-        """Point the optimizers at this one's groups and state, which `state_dict` saves."""
+        """Make the optimizers use the combined groups and state, which `state_dict` saves."""
         start = 0
         for optimizer in self.optimizers:
             stop = start + len(optimizer.param_groups)

@@ -38,7 +38,7 @@ class _Value:
 
 
 def check_checkpoint(path: Path) -> None:
-    """Raise ValueError if a file is not from `torch.save`, or if its pickle has too many values.
+    """Raise ValueError if a file is not from `torch.save`, or if its pickle is too large.
 
     torch would read a file that starts with a pickle without looking at a zip archive behind it,
     and does not distinguish upper and lower case in the names of an archive's members.
@@ -67,7 +67,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def check_pickle(data: bytes) -> None:
-    """Raise ValueError if a pickle has more than MAX_VALUES values, or if one contains itself.
+    """Raise ValueError if a pickle has over MAX_VALUES values, or a container that contains itself.
 
     Simulates the unpickler's stack, with the sizes of the values instead of the values.
     """

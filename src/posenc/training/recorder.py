@@ -88,7 +88,7 @@ class Recorder(pl.Callback):
             return
         step = trainer.global_step
         loss, stop, save = self._synchronize()
-        row = self._metrics(step, loss, getattr(pl_module, "gradient_norm", None))
+        row = self._metrics_row(step, loss, getattr(pl_module, "gradient_norm", None))
         self._notify_callbacks(trainer, pl_module, row)
         self.stopped_early = trainer.should_stop and step < self.steps.total
         self._log_compile_seconds()
@@ -134,7 +134,7 @@ class Recorder(pl.Callback):
         if len(self._step_seconds) <= COMPILING_STEPS + 1:
             self._step_seconds.append(0.0)
 
-    def _metrics(self, step: int, loss: float, gradient_norm: Tensor | None) -> dict[str, Any]:
+    def _metrics_row(self, step: int, loss: float, gradient_norm: Tensor | None) -> dict[str, Any]:
         """Return the row of a step, with the validation loss if it is due.
 
         A gradient norm that is not finite is left out.

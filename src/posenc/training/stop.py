@@ -1,6 +1,6 @@
-"""Requests to stop a run, which then saves a checkpoint after the current step and exits.
+"""Requests to stop a run; in training, it first saves a checkpoint after the current step.
 
-Imports no torch, so that a job can exit early, or start its ranks, without importing torch.
+Does not import torch, which is slow and not needed by a job that exits early or starts its ranks.
 """
 
 import signal

@@ -63,7 +63,8 @@ def build_trainer(
         "callbacks": list(callbacks),
         "logger": logger or False,
         "profiler": profiler,
-        # In a job of Slurm, Lightning would load a checkpoint of another program from this folder.
+        # In a Slurm job, Lightning resumes from a file hpc_ckpt_*.ckpt in this folder, by default
+        # the current one, even if another program saved it.
         "default_root_dir": os.devnull,
         "detect_anomaly": bool(OmegaConf.select(config, "debug.detect_anomaly")),
         "log_every_n_steps": 1,

@@ -1,4 +1,5 @@
-"""Synthetic tasks: sequences with one correct answer, generated from a seed at any length.
+"""Synthetic tasks: sequences of any length, generated from a seed, with answers that are scored.
 
-In the example of each module, `|` precedes the scored tokens, which are the answer.
+Each answer follows from the tokens before it. In the example of each module, `|` precedes an
+answer: the rest of the sequence or, in flip_flop and mqar, which have several answers, one token.
 """

@@ -17,9 +17,9 @@ from posenc.data.tasks.task import Example, SeededRandom, Task, prompt_and_answe
 
 @dataclass(frozen=True, kw_only=True)
 class IndirectIndexing(Task):
-    """Size n: n + 1 letters, the given letter, a shift of at most `shift` and the answer.
+    """Size n: n + 1 letters, separator, given letter, shift and answer; n + 5 tokens.
 
-    A sequence has n + 5 tokens.
+    The shift is from -`shift` to `shift`, but not 0.
     """
 
     name = "indirect_indexing"
@@ -40,7 +40,7 @@ class IndirectIndexing(Task):
 
     @property
     def chance(self) -> float:
-        """The answer is never the given letter, which occurs only once."""
+        """Chance accuracy: the answer is one of the other letters, as the given one occurs once."""
         return 1 / (self.alphabet_size - 1)
 
     def _shifts(self) -> list[int]:

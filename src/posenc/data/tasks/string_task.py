@@ -42,7 +42,7 @@ class AlphabetTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class StringTask(AlphabetTask):
-    """A string of `size` uniformly random letters, the separator, and the answer."""
+    """A task whose prompt is a string of `size` uniformly random letters and the separator."""
 
     @abstractmethod
     def answer(self, string: Ints) -> Ints:

@@ -59,10 +59,11 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """Sequences of sizes 1, 2, ..., each a prompt followed by its answer.
+    """Generates sequences of sizes 1, 2, ..., each a prompt followed by its answer.
 
-    Each task defines what its size counts; lengths are in tokens. `examples` is the number of
-    sequences evaluated at each length. Raises ValueError for invalid parameters.
+    A sequence may also contain several questions, each followed by its answer. Each task defines
+    what its size counts; lengths are in tokens. `examples` is the number of sequences evaluated at
+    each length. Raises ValueError for invalid parameters.
     """
 
     name: ClassVar[str]
@@ -82,7 +83,7 @@ class Task(ABC):
 
     @property
     def chance(self) -> float | None:
-        """Chance accuracy, that of random guessing among all possible answers; None if unknown."""
+        """The accuracy of guessing each answer token at random (chance); None if unknown."""
         return None
 
     @abstractmethod

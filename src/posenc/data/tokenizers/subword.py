@@ -109,7 +109,7 @@ class SubwordTokenizer(Tokenizer):
 def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     """Return the tokenizer in `path`, a tokenizer.json of the `tokenizers` library.
 
-    Raises ConfigError if there is no such file or if it has no token `eos_token`.
+    Raises ConfigError if the file does not exist, cannot be used or has no token `eos_token`.
     """
     if path is None:
         raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json file")
@@ -120,7 +120,8 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
         tokenizer = load_library_tokenizer(file.read_text(encoding="utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"tokenizer.path: '{path}' is not a file of the `tokenizers` library: {error}"
+            f"tokenizer.path: '{path}' is not a file of the `tokenizers` library that posenc can"
+            f" use: {error}"
         ) from None
     vocabulary = tokenizer.get_vocab()
     if eos_token not in vocabulary:

@@ -18,7 +18,7 @@ _BATCH_TOKENS = 1 << 18
 
 
 class WordTokenizer(Tokenizer):
-    """An id for each of `words`; <eos> ends every line, <unk> stands for all other words.
+    """Maps each of `words` to an id; <eos> ends every line, <unk> stands for all other words.
 
     A document ends with its last line, so `eos_id` is the id of <eos>.
     """

@@ -8,7 +8,7 @@ import math
 
 from posenc.encodings.spectra.geometric import Frequencies, geometric
 
-MAX_FACTOR = 1e6  # powers of larger factors may overflow float64
+MAX_FACTOR = 1e6  # keeps powers of the factor well within the range of float64
 
 
 def position_interpolation(
@@ -80,7 +80,7 @@ def ntk_by_parts(
 def scaling_factor(factor: float | None, train_length: int, length: int) -> float:
     """Return s: the configured factor or, if that is None, max(1, length / train_length).
 
-    Raises ValueError if the factor is below 1 or too large for float64.
+    Raises ValueError unless a configured factor is from 1 to MAX_FACTOR.
     """
     if factor is None:
         return max(1.0, length / train_length)

@@ -23,10 +23,10 @@ def longrope(
 ) -> Frequencies:
     """Every frequency divided by its own factor: `short_factor` up to L tokens, else `long_factor`.
 
-    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper. If
-    `short_factor` is None, it is 1 for all pairs; if `long_factor` is None, it is the NTK-aware
-    s^(2i/(width-2)), the starting point of the paper's search. The paper's own form, which leaves
-    the first tokens unchanged, is `encoding=longrope`.
+    Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper; if `factor`
+    is set, this also applies up to L tokens. If `short_factor` is None, it is 1 for all pairs; if
+    `long_factor` is None, it is the NTK-aware s^(2i/(width-2)), the starting point of the paper's
+    search. The paper's own form, which leaves the first tokens unchanged, is `encoding=longrope`.
     """
     frequencies, _ = geometric(width, train_length, length, base=base)
     if train_length < 2:

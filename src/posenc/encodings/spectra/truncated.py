@@ -1,4 +1,4 @@
-"""Spectra with zero frequencies, whose pairs of channels do not encode positions."""
+"""Spectra in which some frequencies are 0; their pairs of channels do not encode positions."""
 
 import math
 

@@ -57,9 +57,10 @@ MATRIX_NOTE = (
     "RMS: root mean square of the position vectors, or of the biases up to distance L; a token"
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
     " position or distance. Score shift error: the change of a score if all positions shift by"
-    " 1,000. Equal at: the expected score between a token and an identical token"
-    " at that distance. Windows: the number of nearest tokens that receive 90% of the attention"
-    " weight in a window of 4L tokens if only positions matter; minimum and maximum over heads."
+    " 1,000, or as far as the maximum length allows. Equal at: the expected score between a token"
+    " and an identical token at that distance. Windows: the number of nearest tokens that receive"
+    " 90% of the attention weight in a window of 4L tokens if only positions matter; minimum and"
+    " maximum over heads."
     " Values, positions: the maximum score error at position 100,000, or at the last supported"
     " position, if the encoding's values or the positions are rounded to that format."
 )
@@ -71,8 +72,9 @@ IDEAL_COLUMNS = (
     "5 several axes",
 )
 IDEAL_NOTE = (
-    "The properties of an ideal encoding (Fleetwood 2024). 1: no position vector repeats or"
-    " changes with the length of the sequence. 2: p(m+k) is a fixed linear map of p(m); in"
+    "The properties of an ideal encoding (Fleetwood 2024). 1: no position vector (or bias, if there"
+    " are no vectors) repeats or changes with the length of the sequence."
+    " 2: p(m+k) is a fixed linear map of p(m); in"
     " parentheses, the largest residual. 3: scores at 4L are finite and no value is outside the"
     " trained range; in parentheses, the fraction of frequencies, channels or heads outside it, or"
     " the maximum length. 4: another seed gives the same encoding; in parentheses, the change."

@@ -71,7 +71,10 @@ def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
 def new_angles(
     sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, test_length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return two masks: frequencies with new angles beyond L, and those without a period in L."""
+    """Return two masks: frequencies with new angles beyond L, and those with no full period in L.
+
+    With an attention window, only angles between tokens within the window count.
+    """
     absolute = inspected.encoding.overrides("embed")
     window = None if absolute else inspected.encoding.at_layer(0).window()
     spans = []

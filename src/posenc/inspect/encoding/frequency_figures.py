@@ -1,7 +1,7 @@
 """Figures of frequencies: sums of sinusoids by distance, wavelengths, lower bound on the base.
 
-For frequencies f_0 .. f_{n-1}, the mean of cos(m f_i) is <p_a, p_b> / n at distance m = |a - b| (Su
-2021, kexue.fm/archives/8231). With f_i = theta(i / n), as n grows, it tends to the real part of the
+For frequencies f_0 .. f_{n-1}, the mean of cos(m f_k) is <p_a, p_b> / n at distance m = |a - b| (Su
+2021, kexue.fm/archives/8231). With f_k = theta(k / n), as n grows, it tends to the real part of the
 integral of exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound over
 all relative phases of query and key.
 """

@@ -30,7 +30,7 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
     """Return the position vectors [T, C], or None if the encoding has none.
 
     A position vector is what the encoding adds to a token embedding, or an all-ones query vector of
-    the first head after rotation. An encoding that does both has the two concatenated.
+    the first head after rotation. If the encoding both adds and rotates, it is the concatenation.
     """
     tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
     geometry, layer = encoding.geometry, encoding.at_layer(0)

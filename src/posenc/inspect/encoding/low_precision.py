@@ -1,9 +1,10 @@
 """Errors of scores in low precision, compared with float64, for a query at a distant position.
 
-There are two errors for each format. For "values", positions are exact and the encoding's results
-are rounded (embeddings added to tokens, rotated queries and keys, biases). For "positions", only
-the positions are rounded, as happens if angles are computed in that format. float8 is e4m3; float8
-and int8 have one scale per tensor, which maps its largest value to the format's largest value.
+There are two errors for each format. For "values", positions are exact, and the tensors from which
+scores are computed are rounded: biases, and queries and keys with position embeddings added and
+rotations applied. For "positions", only the positions are rounded (and truncated to integers), as
+happens if angles are computed in that format. float8 is e4m3; float8 and int8 have one scale per
+tensor, which maps its largest value to the format's largest value.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,8 +3,8 @@
 q_i . k_j / sqrt(d) is the sum over frequencies g of s_g(i, j), the contribution of the channels
 that g rotates. Channels that are not rotated have frequency 0. There are two fractions for each g:
 
-    norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| on s_g, summed over all pairs of a query and
-               a key that it attends to, divided by the sum over all frequencies
+    norm       the Cauchy-Schwarz bound |q_i^g| |k_j^g| / sqrt(d) on s_g, summed over all pairs of a
+               query and a key that it attends to, divided by the sum over all frequencies
     variation  sum_ij s_g(i, j) c(i, j) / sum_ij c(i, j)^2, where c(i, j) is q_i . k_j / sqrt(d)
                minus its mean over the keys of query i, which does not affect the softmax. It sums
                to 1 over all g, and is negative if a frequency counteracts the others
@@ -33,7 +33,7 @@ class RotaryChannels(NamedTuple):
 def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
     """Return the rotary channels of a layer in windows of `length`.
 
-    Returns None if the layer does not rotate, or has several rotations.
+    Returns None unless the layer's encoding is RoPE, PoPE or a subclass, with a single rotation.
     """
     rotary = innermost_encoding(encoding)
     if not isinstance(rotary, Rope | Pope) or encoding.overrides("rotation_index"):

@@ -101,7 +101,9 @@ def _measure_attention(
     results.add("scores", scores.rows(length))
     frequency_rows = [row for layer in rotary for row in layer.rows(length)]
     results.add(
-        "frequencies", frequency_rows, "No layer applies a single rotation to queries and keys."
+        "frequencies",
+        frequency_rows,
+        "No layer has rotary frequencies to analyze (RoPE, PoPE or a variant, with one rotation).",
     )
     gate_rows = [row for layer in gates for row in layer.rows(length)]
-    results.add("gates", gate_rows, "No layer has forget gates.")
+    results.add("gates", gate_rows, "No layer has forget gates that depend on tokens.")

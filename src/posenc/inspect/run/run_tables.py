@@ -24,13 +24,13 @@ SECTIONS = {
 }
 MEANS = ("entropy", "distance", "first", "self", "previous", "beyond", "shift")
 HEADS_NOTE = (
-    "Means over the queries in the second half of windows of L, and over the queries beyond L in"
-    " longer windows. entropy: the entropy of the attention weights, in nats. distance: the mean"
-    " distance of attention, in tokens. first, self, previous, beyond: the fraction of attention"
-    " on the first token of the window, the query's token, the token before it, and tokens at"
-    " distances of L or more. shift: the total variation distance (0 to 1) between the attention"
-    " to the nearest L/2 tokens in these windows and in windows of L, each normalized to 1, so that"
-    " attention that only spreads over more keys does not count as a shift."
+    "Means over the queries in the second half of windows of L or less, and over the queries beyond"
+    " L in longer windows. entropy: the entropy of the attention weights, in nats. distance: the"
+    " mean distance of attention, in tokens. first, self, previous, beyond: the fraction of"
+    " attention on the first token of the window, the query's token, the token before it, and"
+    " tokens at distances of L or more. shift: the total variation distance (0 to 1) between the"
+    " attention to the nearest L/2 tokens in these windows and in windows of L, each normalized to"
+    " 1, so that attention that only spreads over more keys does not count as a shift."
 )
 SCORES_NOTE = (
     "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
