@@ -57,6 +57,7 @@ EXPERIMENT_GROUPS = ("experiment", "size")
 EXTRA_KEYS = {
     "plan": ("machine",),
     "bench": EXPERIMENT_GROUPS,
+    "inspect": EXPERIMENT_GROUPS,
     "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),
     **SELECTION_KEYS,
     "clean": ("run", "state"),
@@ -172,7 +173,8 @@ def _keys(command: str, context: Context) -> list[str]:
     file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
     keys = _dotted_keys(file)
     entries = yaml.safe_load(file.read_text())["defaults"]
-    default_groups = {name for entry in entries if isinstance(entry, dict) for name in entry}
+    defaults = [name for entry in entries if isinstance(entry, dict) for name in entry]
+    default_groups = {name.removeprefix("override ").split("/")[0] for name in defaults}
     available = [group for group in groups() if group.split("/")[0] in default_groups]
     for group in set(available) - set(EXPERIMENT_GROUPS):
         prefix, files = group.replace("/", "."), option_files(group, context.config_dirs)
