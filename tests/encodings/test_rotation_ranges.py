@@ -16,6 +16,7 @@ from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.dual_chunk import DualChunk
+from posenc.encodings.fire import Fire
 from posenc.encodings.fox import Fox
 from posenc.encodings.interleave import Interleave
 from posenc.encodings.learned import Learned
@@ -375,7 +376,7 @@ def test_lm_infinite_limits_the_distance_of_a_bias(inner: EncodingFactory, kerne
             torch.testing.assert_close(actual[:, :, i], out, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("inner", [NoPE, Fox, partial(Learned, max_length=64)])
+@pytest.mark.parametrize("inner", [NoPE, Fox, Fire, partial(Learned, max_length=64)])
 def test_lm_infinite_rejects_encodings_without_distances(inner: EncodingFactory) -> None:
     with pytest.raises(ValueError, match=r"inner=\w+ must use distances .* choose rope or alibi"):
         LmInfinite(GEOMETRY, inner=inner)

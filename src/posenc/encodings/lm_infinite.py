@@ -65,7 +65,8 @@ def _require_distances_only(encoding: Encoding) -> None:
         for hook in ("embed", "rotate", "bias", "content_bias", "value_bias")
         if encoding.overrides(hook) or any(layer.overrides(hook) for layer in layers)
     }
-    if not used or not used <= {"rotate", "bias"}:
+    uses_positions = "bias" in used and "shift_invariant" in encoding.limitations
+    if uses_positions or not used or not used <= {"rotate", "bias"}:
         raise ValueError(
             f"inner={type(encoding).__name__} must use distances only, in rotations or in a bias;"
             f" choose rope or alibi, or streaming_llm, which does not limit distances"
