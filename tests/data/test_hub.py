@@ -109,7 +109,7 @@ def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     _cache(tmp_path, train=["a\n"], validation=["a\n"])
-    assert "data.name: 'wikitext-2-v1'" in _prepare(tmp_path, name="wikitext-2-v1")["error"]
+    assert "data.name=wikitext-2-v1" in _prepare(tmp_path, name="wikitext-2-v1")["error"]
     error = _prepare(tmp_path, column="body")["error"]
     assert "data.column" in error and "'body'" in error and "(available: text)" in error
 
