@@ -189,7 +189,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["trian"], "nearest: train"),
         (["list", "encodings"], "nearest: encoding"),
         (["train", "--verbose"], "unknown flag --verbose"),
-        (["status", "--cfg"], "has no --cfg"),
+        (["status", "--cfg"], "posenc status has no --cfg"),
         (["train", "logger=[wandb,none]"], "omit it from the list"),
         (["train", "--config-dir", "nowhere"], "nowhere"),
         (["train", "encoding"], "encoding"),

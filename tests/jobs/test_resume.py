@@ -263,6 +263,19 @@ def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -
     assert list_checkpoints(run.checkpoints)[0].step == len(run.metrics())
 
 
+def test_a_run_that_was_started_on_a_gpu_names_what_can_continue_it(
+    small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finish(small_run("encoding=rope"))
+    status = run.status()
+    on_gpu = {**(status.resolved or {}), "device": "cuda"}
+    status.replace(state="interrupted", resolved=on_gpu).write(run.status_file)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main([str(run.path), "--threads", "1"]) == FAILED
+    error = run.status().error
+    assert error is not None and "started on a GPU" in error and "retry=true" in error
+
+
 @pytest.mark.slow
 def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     run = small_run("optimizer.learning_rate=1e30", "gradient_clip=null")

@@ -26,7 +26,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> int:
     ],
 )
 def test_an_encoding_larger_than_the_memory_is_rejected_before_it_is_allocated(
-    small_job: list[str], overrides: list[str]
+    small_job: list[str], overrides: list[str], memory: int
 ) -> None:
     config = compose_job([*small_job, *overrides], composer())
     with pytest.raises(ConfigError, match="GB of memory; use smaller parameters"):

@@ -92,7 +92,7 @@ def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
-        "matmul_flops_per_second": peak_flops,
+        "product_flops_per_second": peak_flops,
         "utilization": variant.flops / median_seconds / peak_flops,
     }
 

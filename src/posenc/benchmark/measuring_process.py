@@ -103,7 +103,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         times = [benchmarked[_benchmarked_key(*v)].pass_seconds(v[1]) for v in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
-            "products": {name: call_seconds(product, device) for name, product in matmuls.items()},
+            "products": {name: call_seconds(matmul, device) for name, matmul in matmuls.items()},
         }
 
 

@@ -87,8 +87,9 @@ def any_length(under_test: EncodingUnderTest) -> Result:
         return _non_finite_failure(model, test_length) or passed(f"{test_length} tokens work")
     if limitation is None:
         return failed(f"max_length() is {limit}, but `any_length` is not in `limitations`")
-    failure = _non_finite_failure(model, min(limit, test_length))
-    if failure := failure or _limit_failure(model.encoding, limit):
+    if failure := _non_finite_failure(model, min(limit, test_length)):
+        return failure
+    if failure := _limit_failure(model.encoding, limit):
         return failure
     rejected = f"{limit + 1} tokens are rejected"
     evidence = rejected if limit <= MAX_TESTED_LENGTH else f"the limit is {limit}"

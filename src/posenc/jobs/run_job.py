@@ -182,7 +182,7 @@ def _resolve_settings(
     if resolved.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
-            f" with a GPU, or delete {run.path} to train it here"
+            f" with a GPU (retry=true), or delete {run.path} to train it here"
         )
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())

@@ -67,10 +67,15 @@ def check_memory(parameters: int) -> None:
     """Raise ConfigError if a model's weights in float32 exceed the main memory of this machine."""
     weights, memory = 4 * parameters, memory_bytes()
     if weights > memory:
-        raise ConfigError(
-            f"model: {parameters:,} parameters take {weights / 1e9:,.0f} GB, but this machine has"
-            f" {memory / 1e9:,.0f} GB of memory; use a smaller model"
-        )
+        subject = f"model: {parameters:,} parameters"
+        raise _memory_error(subject, weights, memory, "use a smaller model")
+
+
+def _memory_error(subject: str, size: int, memory: int, remedy: str) -> ConfigError:
+    return ConfigError(
+        f"{subject} take {size / 1e9:,.0f} GB, but this machine has {memory / 1e9:,.0f} GB of"
+        f" memory; {remedy}"
+    )
 
 
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kernel: str) -> Decoder:
@@ -126,10 +131,8 @@ class _MemoryLimit(TorchFunctionMode):
             options = {key: kwargs[key] for key in kwargs if key not in ("generator", "out")}
             self.allocated += func(*args, **{**options, "device": "meta"}).nbytes
             if self.allocated > self.memory:
-                raise ConfigError(
-                    f"encoding: its tensors take {self.allocated / 1e9:,.0f} GB, but this machine"
-                    f" has {self.memory / 1e9:,.0f} GB of memory; use smaller parameters"
-                )
+                subject, remedy = "encoding: its tensors", "use smaller parameters"
+                raise _memory_error(subject, self.allocated, self.memory, remedy)
         return func(*args, **kwargs)
 
 

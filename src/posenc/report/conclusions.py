@@ -24,13 +24,11 @@ def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str
     """Return the experiment's own text, the best encodings, and the perplexities relative to L."""
     several = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
-    any_ratios = False
-    for curves, rows in losses:
+    ratios = [_ratio_lines(curves) for curves, _ in losses]
+    for (curves, rows), ratio_lines in zip(losses, ratios, strict=True):
         setting = curves.setting + (f", {curves.evaluation_key}" if several else "")
-        ratios = _ratio_lines(curves)
-        lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratios)]
-        any_ratios = any_ratios or bool(ratios)
-    return [*lines, RATIO_TEXT] if any_ratios else lines
+        lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratio_lines)]
+    return [*lines, RATIO_TEXT] if any(ratios) else lines
 
 
 def limitations(
