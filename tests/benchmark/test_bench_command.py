@@ -91,6 +91,7 @@ def evaluation_peak_mb(variants: Callable[..., list[Variant]]) -> Callable[[str]
     """Returns the peak memory in MB of a forward pass over 8,192 tokens in one layer.
 
     Without gradients, a layer's memory is freed before the next layer runs, so one is enough.
+    The peaks of two processes may differ by 100 MB, so the value is the smaller of two.
     """
     overrides = [
         "model.width=256",
@@ -107,8 +108,8 @@ def evaluation_peak_mb(variants: Callable[..., list[Variant]]) -> Callable[[str]
     def peak(name: str) -> float:
         (variant,) = variants(*overrides, f"encoding={name}")
         request = {"config": OmegaConf.to_container(variant.config), "pass": "forward"}
-        (answer,) = call_module(MEASURING_PROCESS, request, threads=2)
-        return answer["peak_memory_mb"]
+        answers = (call_module(MEASURING_PROCESS, request, threads=2) for _ in range(2))
+        return min(answer["peak_memory_mb"] for (answer,) in answers)
 
     return peak
 

@@ -34,17 +34,18 @@ class Cope(PerLayer):
         q, k = q.to(dtype), k.to(dtype)
         scale = self.geometry.head_width**-0.5
         gates = (q @ k.mT * scale).sigmoid().tril(k.shape[-2] - q.shape[-2])  # [B, H, R, K]
-        positions = gates.flip(-1).cumsum(-1, dtype=torch.float64).flip(-1)
         scores = q @ self.table[self.layer].to(dtype)  # [B, H, R, npos_max]
-        return interpolate(scores * scale if self.scaled else scores, positions)
+        scores = scores * scale if self.scaled else scores
+        return interpolate(scores, gates.flip(-1).cumsum(-1, dtype=torch.float64).flip(-1))
 
 
 def interpolate(values: Tensor, points: Tensor) -> Tensor:
-    """Interpolate linearly at `points` [..., K] between `values` [..., N], defined at 0 .. N - 1.
+    """Return `values` [..., N], given at 0 .. N - 1, interpolated linearly at `points` [..., K].
 
-    Points past N - 1 get the last value. The gradient with respect to a point is the difference
-    between the values at the two integers around it.
+    Points must not be negative; those past N - 1 get the last value. The gradient with respect to a
+    point is the difference between the values at the two integers around it.
     """
     points = points.clamp(max=values.shape[-1] - 1)
-    below, above = (values.gather(-1, p.long()) for p in (points.floor(), points.ceil()))
-    return below + (points - points.floor()).to(values.dtype) * (above - below)
+    below = values.gather(-1, points.long())
+    above = values.gather(-1, points.ceil().long())
+    return below + points.frac().to(values.dtype) * (above - below)
