@@ -126,6 +126,33 @@ def test_a_bias_that_grows_with_distance_is_precise(layer_results: LayerResults)
         assert (grad - exact_grad).abs().max() < 2e-5 * exact_grad.abs().max()
 
 
+class Wave(NoPE):
+    """A bias that rises and falls with distance, by more than the weight threshold."""
+
+    amplitude = 300
+
+    def wave(self, pos: Tensor) -> Tensor:
+        return self.amplitude * (pos.double() / 60).sin()
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return self.wave(pos_q - distance) - self.wave(pos_q) + 0 * head
+
+    def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[None, Tensor]:
+        return None, self.wave(pos)[None, None, :, None].expand(1, 3, -1, -1)
+
+
+@pytest.mark.parametrize("length", [255, 257, 700])
+def test_a_bias_that_rises_and_falls_with_distance_is_precise(
+    length: int, layer_results: LayerResults
+) -> None:
+    encoding, pos = Wave(GEOMETRY), torch.arange(length)
+    for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 1e-4)):
+        exact = layer_results("reference", encoding, pos, torch.float64)
+        actual = layer_results("factored", encoding, pos, dtype)
+        for result, expected in zip(actual, exact, strict=True):
+            assert (result - expected).abs().max() < tolerance * expected.abs().max()
+
+
 def test_large_scores_are_not_cut_off_by_the_weight_threshold() -> None:
     """A far key with a large score keeps its weight, however low its bias."""
     encoding, pos = Alibi(GEOMETRY), torch.arange(300)

@@ -55,9 +55,21 @@ def test_the_launcher_sets_the_number_of_concurrent_runs_on_this_machine(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for jobs in (1, 3):
-        words = [*small_job, f"hydra.launcher.jobs={jobs}", "machine.seconds=0.01"]
+        words = [*small_job, f"hydra.launcher.jobs={jobs}", "seed=1,2,3", "machine.seconds=0.01"]
         assert main(["plan", *words]) == 0
         assert f"concurrent runs: {jobs}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_runs_on_this_machine_share_its_cores(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("posenc.sweeps.pool.cores", lambda: 4)
+    monkeypatch.setattr("posenc.sweeps.pool.gpus", list)
+    for devices, seeds, expected in ((1, "1", 1), (1, "1,2,3,4,5", 4), (2, "1,2,3,4,5", 2)):
+        words = [*small_job, f"devices={devices}", f"seed={seeds}", "machine.seconds=0.01"]
+        assert main(["plan", *words]) == 0
+        output = " ".join(capsys.readouterr().out.split())
+        assert f"concurrent runs: {expected}, devices per run: {devices}" in output
 
 
 def test_a_task_is_estimated_without_building_its_data(capsys: pytest.CaptureFixture[str]) -> None:

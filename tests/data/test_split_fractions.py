@@ -29,6 +29,12 @@ def test_parts_have_the_requested_size_and_end_with_a_line() -> None:
     assert all(part.endswith("\n") and part.startswith("line") for part in parts)
 
 
+def test_a_cut_moves_to_a_line_start_only_if_the_next_part_keeps_some_text() -> None:
+    document = "a" * 85 + "b" * 4 + "\n" + "c" * 9 + "\n"
+    fractions = SplitFractions(0.1, 0.1)
+    assert [len(fractions.split_slice(document, s)) for s in SPLITS] == [80, 10, 10]
+
+
 def test_a_single_long_line_is_cut_anywhere() -> None:
     fractions = SplitFractions(0.1, 0.1)
     assert [len(fractions.split_slice("x" * 100, s)) for s in fractions.splits()] == [80, 10, 10]

@@ -91,6 +91,13 @@ def test_many_documents_are_assigned_whole(folder: Path) -> None:
     assert other.split_digest("validation") != corpus.split_digest("validation")
 
 
+def test_rows_without_text_do_not_count_as_documents(folder: Path) -> None:
+    texts = [f"a text of {number}\n" for number in range(100)] + [None, " "] * 100
+    pq.write_table(pa.table({"text": texts}), folder / "gaps.parquet")
+    corpus = TextCorpus(paths="gaps.parquet", validation_fraction=0.3, test_fraction=0.3)
+    assert all(len(list(corpus.documents(split))) == 100 for split in SPLITS)
+
+
 def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
     corpus = TextCorpus(paths="a.txt", test_fraction=0)
     assert corpus.splits() == ("train", "validation")

@@ -198,17 +198,16 @@ def rectangle_bias(
     """Return the bias [B, H, R, K] relative to the first row, and a constant [B, H, R] per query.
 
     The full bias is their sum. Without query factors, the first term is the same for all rows, and
-    terms below `threshold` are replaced by MASKED_BIAS, so that the keys get no weight.
+    keys and rows whose sums are all below `threshold` get no weight.
     """
     dtype, first = threshold.dtype, key_factors[:, :, rows.start, None]
     relative = key_factors[:, :, keys] - first
     constant = first - key_factors[:, :, rows]
     if query_factors is None:
-        constant = constant[..., 0].to(dtype)
-        constant = constant.masked_fill(constant < threshold, MASKED_BIAS)
-        by_key = relative.mT.to(dtype)
-        bias = by_key.masked_fill(by_key < threshold[..., None], MASKED_BIAS)
-        return bias.expand(-1, -1, constant.shape[-1], -1), constant
+        by_key, by_row = relative[..., 0].to(dtype), constant[..., 0].to(dtype)
+        bias = without_negligible(by_key, by_row, threshold)[:, :, None]
+        bias = bias.expand(-1, -1, by_row.shape[-1], -1)
+        return bias, without_negligible(by_row, by_key, threshold)
     query = query_factors[:, :, rows]
     # Large terms of different columns may cancel, and lose precision. Relative to the first row,
     # the query factors and so these terms are small.
@@ -216,6 +215,15 @@ def rectangle_bias(
     bias = (query - origin).to(dtype) @ relative.to(dtype).mT
     bias += (origin @ relative.mT).to(dtype)
     return bias, (query * constant).sum(-1).to(dtype)
+
+
+def without_negligible(terms: Tensor, others: Tensor, threshold: Tensor) -> Tensor:
+    """Return `terms` [B, H, N], lowered where the sums with all `others` are below `threshold`.
+
+    The lowered sums are at most MASKED_BIAS.
+    """
+    highest = others.amax(-1, keepdim=True).clamp(min=0)
+    return torch.where(terms + highest < threshold, MASKED_BIAS - highest, terms)
 
 
 def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:

@@ -100,7 +100,7 @@ class ThisMachine(Machine):
         config = copy.deepcopy(config)
         config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())
-        torch.set_num_threads(max(1, cores() // self.concurrent_runs))
+        torch.set_num_threads(max(1, cores() // (self.concurrent_runs * config.devices)))
         model = build_model(config, vocab_size).to("cuda" if self.has_gpu else "cpu")
         tokens = _zipf_tokens(vocab_size, config.train_length).to(model.device)
 

@@ -3,15 +3,16 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 
-# With fewer documents, a split that receives 5% of them by hash could be empty.
 MIN_DOCUMENTS_TO_HASH = 200
+"""With fewer documents, a split that receives 5% of them by hash could be empty."""
 
 
 class Corpus(ABC):
@@ -85,7 +86,7 @@ class SplitFractions:
         """Return the part of `document` that belongs to `split`.
 
         The document is cut twice: train comes first, then validation, then test. Each cut moves
-        forward to the nearest line start, unless that lies beyond the end of the following part.
+        forward to the nearest line start, unless the following part would then be empty.
         """
         size = len(document)
         train_end = round(size * (1 - self.validation - self.test))
@@ -100,6 +101,12 @@ class SplitFractions:
         return document[start:end]
 
 
+def enough_to_hash(documents: Iterable[str]) -> bool:
+    """Return whether at least MIN_DOCUMENTS_TO_HASH documents are not blank."""
+    present = (document for document in documents if document.strip())
+    return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
+
+
 def split_lines(document: str) -> list[str]:
     """Return the lines of `document` without their newlines; the last line may lack one."""
     return document.removesuffix("\n").split("\n") if document else []
@@ -112,6 +119,6 @@ def json_digest(value: Any) -> str:
 
 
 def _next_line_start(document: str, start: int, limit: int) -> int:
-    """Return the first position from `start` to `limit` that starts a line, or else `start`."""
-    newline = document.find("\n", max(start - 1, 0), limit)
+    """Return the first position from `start` that starts a line before `limit`, or else `start`."""
+    newline = document.find("\n", max(start - 1, 0), max(limit - 1, 0))
     return start if newline < 0 else newline + 1

@@ -29,10 +29,6 @@ class DocumentFile(ABC):
     def documents(self) -> Iterator[str]:
         """Yield the documents in the order of the file, including blank ones."""
 
-    @abstractmethod
-    def count(self) -> int:
-        """Return the number of documents."""
-
     @cached_property
     def content_key(self) -> tuple[str, ...]:
         """Everything that determines `documents()`: suffix, contents and column, not the path."""
@@ -74,9 +70,6 @@ class TextFile(_Utf8File):
     def documents(self) -> Iterator[str]:
         yield self.path.read_bytes().decode()
 
-    def count(self) -> int:
-        return 1
-
 
 class JsonLinesFile(_Utf8File):
     tabular = True
@@ -90,10 +83,6 @@ class JsonLinesFile(_Utf8File):
             for number, line in enumerate(file, start=1):
                 if not line.isspace():
                     yield self._parse_line(line, f"{self.label}, line {number}")
-
-    def count(self) -> int:
-        with self.path.open("rb") as file:
-            return sum(not line.isspace() for line in file)
 
     def _parse_line(self, line: bytes, label: str) -> str:
         try:
@@ -150,9 +139,6 @@ class ParquetFile(DocumentFile):
             raise ConfigError(
                 f"{self.label} is corrupt ({error}); replace it with an intact copy"
             ) from None
-
-    def count(self) -> int:
-        return pq.read_metadata(self.path).num_rows
 
 
 FORMATS: dict[str, type[DocumentFile]] = {

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import MIN_DOCUMENTS_TO_HASH, Corpus, SplitFractions, json_digest
+from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_digest
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
@@ -96,8 +95,7 @@ class HubCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        first = islice(self._documents("train"), MIN_DOCUMENTS_TO_HASH)
-        return sum(1 for _ in first) == MIN_DOCUMENTS_TO_HASH
+        return enough_to_hash(self._documents("train"))
 
     def _documents(self, split: str) -> Iterator[str]:
         rows = self._rows(split)

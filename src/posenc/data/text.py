@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import MIN_DOCUMENTS_TO_HASH, Corpus, SplitFractions, json_digest
+from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_digest
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
@@ -89,7 +89,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        return sum(file.count() for file in self._files["train"]) >= MIN_DOCUMENTS_TO_HASH
+        return enough_to_hash(chain.from_iterable(f.documents() for f in self._files["train"]))
 
 
 def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:

@@ -33,6 +33,15 @@ MAX_STARTS = 4
 """Maximum number of starts of a run whose process keeps being killed (usually out of memory)."""
 
 
+def concurrent_runs(jobs: int | None, num_runs: int, devices: int) -> int:
+    """Return how many of `num_runs` runs, on `devices` GPUs or cores each, run at a time.
+
+    `jobs` limits their number; if it is None, the GPUs or cores of this machine do.
+    """
+    slots = len(gpu_groups(gpus(), devices)) or max(1, cores() // devices)
+    return min(jobs or slots, max(1, num_runs))
+
+
 class PoolLauncher(Launcher):
     """Runs up to `jobs` runs at a time, by default one per GPU or, without GPUs, one per core.
 
@@ -83,10 +92,9 @@ class _Launch:
         self.waiting_work: dict[str, float] = {}
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
-        slots = len(self.gpus) or max(1, cores() // self.devices)
-        self.workers = min(pool.jobs or slots, max(1, len(runs)))
+        self.workers = concurrent_runs(pool.jobs, len(runs), self.devices)
         # Counts finished runs too, so that a resumed sweep uses as many threads as before.
-        self.threads = max(1, cores() // min(pool.jobs or slots, max(1, self.total)))
+        self.threads = max(1, cores() // concurrent_runs(pool.jobs, self.total, self.devices))
         self.free_slots = list(range(self.workers))[::-1]
         self.active_jobs: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended_paces: list[Pace] = []
