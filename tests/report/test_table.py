@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from posenc.report.page import render_block
-from posenc.report.table import MISSING, Cell, Column, Table, escape_latex
+from posenc.report.table import MISSING, Cell, Column, Table, csv_text, escape_latex
 
 HOSTILE = "100% of A_B & <b>C</b> ~ {x} \\input | #1"
 TABLE = Table(
@@ -36,6 +36,13 @@ def test_csv_has_the_unrounded_values() -> None:
     header, *rows = csv.reader(io.StringIO(TABLE.to_csv()))
     assert header == ["encoding", "seeds", "64", "128"]
     assert rows == [["alibi", "3", "35.3123", "34.62"], [HOSTILE, "3", "36.0", MISSING]]
+
+
+def test_csv_has_no_formulas_that_a_spreadsheet_would_run() -> None:
+    formulas = ["=HYPERLINK(1)", "@SUM(1)", "+1+1", "-1+cmd|' /C calc'!A0"]
+    values = ["-", "-2", "+1.5", "-inf", -3e-07, "L+50", "a=b", None]
+    (read,) = csv.reader(io.StringIO(csv_text([[*formulas, *values]])))
+    assert read == [*(f"'{text}" for text in formulas), *values[:4], "-3e-07", "L+50", "a=b", "-"]
 
 
 def test_markdown_aligns_columns_and_marks_the_best_in_bold() -> None:

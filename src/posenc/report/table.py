@@ -27,6 +27,8 @@ MISSING = "-"
 Value = str | float | None
 CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
 STYLE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "undecided": "? "}
+FORMULA = re.compile(r"[=@]|[+-](?![\d.]+$|inf$|$)")
+"""Text that a spreadsheet would take for a formula; not a number."""
 RICH_STYLES = {
     "good": "bold green",
     "bad": "bold red",
@@ -211,11 +213,20 @@ class Table:
 
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
-    """Return rows of values as CSV; None becomes MISSING."""
+    """Return rows of values as CSV; None becomes MISSING.
+
+    Spreadsheets run text that starts like a formula; an apostrophe in front of it prevents that.
+    """
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerows([MISSING if value is None else value for value in row] for row in rows)
+    writer.writerows(map(_csv_cell, row) for row in rows)
     return output.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    if value is None:
+        return MISSING
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def records_csv(records: Sequence[Mapping[str, object]]) -> str:
