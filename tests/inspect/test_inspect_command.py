@@ -59,7 +59,7 @@ def test_inspecting_one_encoding_writes_tables_a_page_and_figures(
     ids = re.findall(r'<(?:section|figure) id="([^"]+)"', page)
     assert len(ids) == len(set(ids)) > 10
     assert "Properties of alibi" in page and "posenc inspect encoding=alibi" in page
-    finding = "tokens would receive 90% of the attention in the narrowest head of alibi."
+    finding = "tokens would receive 90% of the attention in the shortest-range head of alibi."
     assert page.index(finding) < page.index("<section")
 
 
@@ -71,7 +71,7 @@ def test_several_encodings_are_compared_and_logged_and_replace_earlier_files(
     folder.mkdir(parents=True)
     (folder / "buckets.png").write_text("from another inspection")
     code, printed, _ = inspect("encoding=nope,rope", *SMALL, "logger=wandb")
-    assert code == 0 and "Encodings by property" in printed
+    assert code == 0 and "Properties by encoding" in printed
     assert not (folder / "buckets.png").exists() and (folder / "wavelengths.png").exists()
     rows = list(csv.DictReader((folder / "ideal.csv").read_text().splitlines()))
     assert [row["encoding"] for row in rows] == ["nope", "rope"]

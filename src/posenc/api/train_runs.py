@@ -26,8 +26,8 @@ def train(
     `--config-dir`. As with the command, each run is trained in its own process, finished runs are
     skipped, and interrupted ones resume. Nothing is printed unless `show_progress` is true.
 
-    Raises ConfigError for an invalid configuration, before anything is written, and RunError if a
-    run did not finish. On Ctrl-C, every active run saves a checkpoint and stops, and
+    Raises ConfigError for an invalid configuration, before any run directory is written, and
+    RunError if a run did not finish. On Ctrl-C, every active run saves a checkpoint and stops, and
     KeyboardInterrupt is raised.
     """
     words = override_list(overrides)

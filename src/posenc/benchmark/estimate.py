@@ -1,6 +1,6 @@
 """Estimates the parameters, memory, FLOPs and time of a run without training.
 
-Data that has not been prepared is not read: `expected_data` returns what is known about it.
+Nothing is downloaded or prepared: `expected_data` returns what is known about unprepared data.
 """
 
 import copy
@@ -114,7 +114,7 @@ class Estimate:
 
     `label` is the encoding and the settings in which the runs of a sweep differ.
     `memory_is_lower_bound` means that `memory` excludes the encoding's own activations.
-    `evaluation_flops` is 0 unless `includes_evaluation`; it is only approximate unless
+    `evaluation_flops` is 0 unless `includes_evaluation`; it may be approximate unless
     `data_is_prepared`. FLOP/s are per device, without torch.compile; `compile` is whether the run
     will use it, and `compile_reason` says why.
     """

@@ -172,7 +172,7 @@ def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
-    """Call all hooks of every layer on `length` tokens; raises what they raise."""
+    """Call all hooks of every layer on `length` tokens; their errors propagate."""
     for layer in distinct_layers(encoding):
         hook_outputs(encoding, layer, random_inputs(encoding, length))
 

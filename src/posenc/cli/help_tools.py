@@ -25,7 +25,7 @@ HELP = {
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
         in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
-        repeating the command uploads nothing twice. With --offline, rewrites missing or incomplete
+        repeating the command uploads nothing twice. With --offline, recreates missing or incomplete
         offline W&B files instead, which needs no API key.
 
           posenc sync quickstart
@@ -34,7 +34,7 @@ HELP = {
         usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
 
         Creates or updates a W&B workspace and a W&B report of an experiment. They show the runs
-        that posenc sync has uploaded.
+        that were logged online or uploaded by posenc sync.
 
           posenc dashboard quickstart --spec
 
@@ -145,7 +145,7 @@ HELP = {
 
         keys
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
-          train_length                          L; properties are measured up to 4L
+          train_length                          L; extrapolation is measured at 4L
           seed                                  random seed of the weights
           run                                   a run directory, or a unique prefix of its name
           experiment, size, name                with run: the experiment to search for that run;

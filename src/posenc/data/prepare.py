@@ -41,8 +41,8 @@ def prepare(
     ConfigError, leaving no folder, if the corpus cannot be read, a split is empty or a tokenizer
     has no train split to be trained on, and RunError if the prepared files are corrupt.
     """
-    name = fingerprint(corpus, tokenizer)
-    folder = cache_dir / name
+    data_fingerprint = fingerprint(corpus, tokenizer)
+    folder = cache_dir / data_fingerprint
     if not folder.is_dir():
         if isinstance(tokenizer, TokenizerTrainer) and "train" not in corpus.splits():
             raise ConfigError(
@@ -50,20 +50,22 @@ def prepare(
                 f" '{corpus.name}' has only {', '.join(corpus.splits())}; set data.train, or use"
                 " tokenizer=byte or tokenizer=pretrained"
             )
-        with _preparation_lock(cache_dir, name, on_progress):
+        with _preparation_lock(cache_dir, data_fingerprint, on_progress):
             if not folder.is_dir():
                 _write_folder(corpus, tokenizer, folder, on_progress)
     return TokenizedData(folder)
 
 
 @contextmanager
-def _preparation_lock(cache_dir: Path, name: str, on_progress: ProgressCallback) -> Iterator[None]:
-    path = cache_dir / f".{name}.lock"
+def _preparation_lock(
+    cache_dir: Path, data_fingerprint: str, on_progress: ProgressCallback
+) -> Iterator[None]:
+    path = cache_dir / f".{data_fingerprint}.lock"
     with lock(path, timeout=0) as acquired:
         if acquired:
             yield
             return
-    on_progress(f"data: waiting for another process that is preparing {name}")
+    on_progress(f"data: waiting for another process that is preparing {data_fingerprint}")
     with lock(path):
         yield
 
@@ -108,7 +110,7 @@ def _write_splits(
     folder: Path,
     corpus: Corpus,
     tokenizer: Tokenizer,
-    name: str,
+    data_fingerprint: str,
     on_progress: ProgressCallback,
 ) -> None:
     dtype = np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
@@ -124,7 +126,7 @@ def _write_splits(
         splits[split] = {**counts, "tokens": tokens}
     tokenizer.save(folder / "tokenizer.json")
     meta = {
-        "fingerprint": name,
+        "fingerprint": data_fingerprint,
         "name": corpus.name,
         "splits": splits,
         "dtype": dtype.str,

@@ -49,11 +49,11 @@ class Fope(PerLayer):
                 f"train_length={length} is less than 2 pi, so no frequency completes a rotation"
                 f" within it; choose at least 7"
             )
-        self.mixed_pairs = min(len(self.frequencies), width // 4)
+        self.num_mixed_pairs = min(len(self.frequencies), width // 4)
         shape = geometry.layers, 2, geometry.heads, width // 2, width // 4
         mixing = torch.zeros(shape)  # the same shape for every training length
         for matrix in mixing.flatten(0, 1):
-            self._initialize(matrix[:, : len(self.frequencies), : self.mixed_pairs], gain)
+            self._initialize(matrix[:, : len(self.frequencies), : self.num_mixed_pairs], gain)
         self.mixing = nn.Parameter(mixing, requires_grad=trainable)
         if gain > 0 or trainable:
             self.limitations = {
@@ -63,7 +63,7 @@ class Fope(PerLayer):
     def _initialize(self, matrix: Tensor, gain: float) -> None:
         """Set the initial values [H, n, n'] of A or B in one layer."""
         nn.init.xavier_normal_(matrix, gain=gain)
-        rows = torch.arange(0, len(matrix[0]), math.ceil(len(matrix[0]) / self.mixed_pairs))
+        rows = torch.arange(0, len(matrix[0]), math.ceil(len(matrix[0]) / self.num_mixed_pairs))
         matrix[:, rows, torch.arange(len(rows))] += 1
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,6 +77,6 @@ class Fope(PerLayer):
         pos = require_1d_positions(pos, "fope").double()
         angles = pos[:, None] * self.frequencies.to(pos.device)
         sinusoids = torch.stack([angles.cos(), angles.sin()])[:, None]  # [2, 1, T, n]
-        mixing = self.mixing[self.layer, :, :, : len(self.frequencies), : self.mixed_pairs]
-        unmixed_pairs = self.geometry.head_width // 2 - self.mixed_pairs
-        return pad(sinusoids @ mixing.double(), (0, unmixed_pairs), value=1.0)
+        mixing = self.mixing[self.layer, :, :, : len(self.frequencies), : self.num_mixed_pairs]
+        num_unmixed_pairs = self.geometry.head_width // 2 - self.num_mixed_pairs
+        return pad(sinusoids @ mixing.double(), (0, num_unmixed_pairs), value=1.0)

@@ -1,4 +1,4 @@
-"""Checks of values in an experiment's YAML; each error gives the value and what is allowed."""
+"""Validates values in an experiment's YAML; errors show the value and what is allowed."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,13 +11,13 @@ from posenc.config.values import matches_type
 def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -> Mapping[str, Any]:
     """Return `value`, or an empty mapping if it is None.
 
-    Raises ConfigError if `value` is not a mapping or has keys that are not in `known`.
+    Raises ConfigError if `value` is not a mapping, or if a key is not a string or not in `known`.
     """
     if not isinstance(value, Mapping | None):
         raise ConfigError(f"{name}: {value!r} must be a mapping; see docs/claims.md")
     for key in value or ():
         if not isinstance(key, str) or (known is not None and key not in known):
-            available = sorted(known or ("setting names",))
+            available = sorted(known or ("any setting, as a string",))
             hint = did_you_mean(str(key), available)
             raise ConfigError(
                 f"{name}: unknown key {key!r}{hint} (available: {', '.join(available)})"

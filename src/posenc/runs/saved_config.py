@@ -29,7 +29,7 @@ SAVED_TYPES = {
 """The types of the settings in a saved configuration; planning adds those in `planned`."""
 
 MAX_CONFIG_BYTES = 1_000_000
-"""The maximum size of a `config.yaml`; those of the shipped experiments are about 6 kB."""
+"""The maximum size of a `config.yaml`; those of the shipped experiments have less than 6 kB."""
 
 PATTERNS = {"posenc_version": r"[\w.+!-]{1,40}", "fingerprint": "[0-9a-f]{1,64}"}
 """Regular expressions for settings in `planned` that are parts of paths or are printed."""
@@ -45,11 +45,11 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     """Return the configuration in a `config.yaml`, whose settings all have valid types.
 
     Its `modules` are empty: the command line decides which modules are trusted, not this file.
-    Options that were added later have the defaults that preserve the old behavior. Raises
-    RunError if the file is corrupt, was not written by planning, contains an alias or an
-    interpolation, or is of an earlier version. With `verify`, also raises RunError if it has been
-    edited since it was written; the hash of a run is not checked if that requires importing a
-    custom class.
+    Options that were added later have the defaults that preserve the old behavior. Raises RunError
+    if the file is corrupt, was not written by planning, contains an alias or an interpolation, or
+    is from a version whose settings had different names. With `verify`, also raises RunError if it
+    has been edited since it was written; the hash of a run is not checked if that requires
+    importing a custom class.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))

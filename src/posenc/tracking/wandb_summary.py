@@ -47,8 +47,9 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     """Return perplexities on the validation split of the training corpus, and their ratio.
 
     The keys are `ppl@L`, `ppl@2L`, `ppl@L+50` and so on. `extrapolation_ratio` is the perplexity at
-    the longest length that was evaluated with the budget of the training length, divided by that
-    at the training length. All values are for the final weights, MAIN_PROTOCOL and no swap.
+    the longest length that was evaluated with the same budget as the training length, divided by
+    the perplexity at the training length. All values are for the final weights, MAIN_PROTOCOL and
+    no swap.
     """
     validation_key = (config.planned.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     by_length = {
@@ -81,7 +82,8 @@ def _costs(directory: RunDirectory) -> dict[str, float]:
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:
     """Return the experiment's `posenc bench` results for the run's setup.
 
-    The setup is the encoding, model, training length, precision and kernel.
+    The setup is the encoding, model, training length, precision and kernel; results for kernel=auto
+    match every kernel.
     """
     file = experiment_folder(directory) / "bench" / "bench.json"
     encoding, model = (OmegaConf.to_container(config[key]) for key in ("encoding", "model"))

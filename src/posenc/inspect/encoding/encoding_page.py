@@ -56,18 +56,18 @@ MATRIX_COLUMNS = (
 MATRIX_NOTE = (
     "RMS: root mean square of the position vectors, or of the biases up to distance L; a token"
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
-    " position or distance. Score shift error: the change of a score if all positions shift by"
-    " 1,000, or as far as the maximum length allows. Equal at: the expected score between a token"
-    " and an identical token at that distance. Windows: the number of nearest tokens that receive"
-    " 90% of the attention weight in a window of 4L tokens if only positions matter; minimum and"
-    " maximum over heads."
+    " position or distance. Score shift error: the maximum change of a score if all positions shift"
+    " by 1,000, or as far as the maximum length allows. Equal at: the expected score between a"
+    " token and an identical token at that distance. Windows: the number of nearest tokens that"
+    " receive 90% of the attention weight in a window of 4L tokens if only positions matter;"
+    " minimum and maximum over heads."
     " Values, positions: the maximum score error at position 100,000, or at the last supported"
     " position, if the encoding's values or the positions are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
     "2 linear relation",
-    "3 no untrained values at 4L",
+    "3 within the trained range at 4L",
     "4 deterministic",
     "5 several axes",
 )
@@ -116,7 +116,7 @@ def inspect_encodings(
 
 
 def _finding(results: Mapping[str, PropertyValues]) -> str:
-    """Return which encodings decay fastest and slowest, by the windows of their narrowest heads."""
+    """Return which encodings decay fastest and slowest, by their shortest-range heads' windows."""
     name = score_properties.WINDOW_NAMES[0]
     values = {label: properties[name].value for label, properties in results.items()}
     windows = {label: v for label, v in values.items() if isinstance(v, int | float)}
@@ -125,7 +125,7 @@ def _finding(results: Mapping[str, PropertyValues]) -> str:
     shortest, longest = min(windows.values()), max(windows.values())
     text = (
         f"If only positions mattered, the nearest {short_number(shortest)} tokens would receive"
-        f" {score_properties.WINDOW_WEIGHT:.0%} of the attention in the narrowest head of"
+        f" {score_properties.WINDOW_WEIGHT:.0%} of the attention in the shortest-range head of"
         f" {_labels(windows, shortest)}"
     )
     if shortest == longest:
@@ -152,7 +152,7 @@ def measure(inspected: InspectedEncoding) -> PropertyValues:
 
 def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table that compares MATRIX_COLUMNS, with a row for each encoding."""
-    title = "Encodings by property"
+    title = "Properties by encoding"
     return _comparison_table("matrix", title, MATRIX_COLUMNS, results, MATRIX_NOTE)
 
 
