@@ -91,8 +91,11 @@ class SplitFractions:
         size = len(document)
         train_end = round(size * (1 - self.validation - self.test))
         validation_end = round(size * (1 - self.test))
-        train_end = _next_line_start(document, train_end, validation_end)
+        if self.validation:
+            train_end = _next_line_start(document, train_end, validation_end)
         validation_end = _next_line_start(document, validation_end, size)
+        if not self.validation:
+            train_end = validation_end
         start, end = {
             "train": (0, train_end),
             "validation": (train_end, validation_end),

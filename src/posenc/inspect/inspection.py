@@ -78,7 +78,7 @@ def make_table(
     The first `key_columns` columns identify a row.
     """
     strings = [
-        [cell for cell in column if isinstance(cell, str)] for column in zip(*rows, strict=True)
+        [row[index] for row in rows if isinstance(row[index], str)] for index in range(len(columns))
     ]
     formatted_columns = [
         Column(
