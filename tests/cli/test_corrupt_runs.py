@@ -404,11 +404,11 @@ def test_a_training_log_that_does_not_match_the_run_is_an_error(
         sync_run(finished, offline=True)
     status.replace(state="interrupted").write(finished.status_file)
     assert job([str(finished.path)]) == FAILED
-    assert "metrics.jsonl up to step 2 are not those" in str(finished.status().error)
+    assert "metrics.jsonl up to step 2 have changed" in str(finished.status().error)
     rows[0]["stopped_early"] = True
     finished.metrics_file.write_text(f"{json.dumps(rows[0])}\n")
     assert main(["evaluate", f"run={finished.path}"]) == 1
-    assert "metrics.jsonl up to step 2 are not those" in capsys.readouterr().err
+    assert "metrics.jsonl up to step 2 have changed" in capsys.readouterr().err
 
 
 def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_same_measurement(

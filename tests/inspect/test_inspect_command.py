@@ -52,7 +52,7 @@ def test_inspecting_one_encoding_writes_tables_a_page_and_figures(
     assert float(largest["value"]) == 0.25 * 15  # the steepest of four slopes
     drawn = {file.stem for file in folder.glob("*.png")}
     assert drawn == {file.stem for file in folder.glob("*.svg")}
-    assert {"frequencies", "biases", "expected", "planes"} <= drawn
+    assert {"frequencies", "biases", "expected_scores", "scores_2d"} <= drawn
     assert "wavelengths" not in drawn  # alibi has no frequencies
     assert "\n| encoding | RMS |" in (folder / "matrix.md").read_text()
     page = (folder / "index.html").read_text()

@@ -62,7 +62,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
         ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
         ({"left": {"perplexity": {"encoding": "alibi"}}}, "give an evaluation length"),
         ({"left": {"perplexity": {"length": "K"}}}, "length: 'K'"),
-        ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "seed is not a selection key"),
+        ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "seed is not a selector"),
         (
             {"left": {"perplexity": {"length": "L", "train_length": 64}}},
             "under `where`",
@@ -104,7 +104,7 @@ BASE = "encoding.spectrum.base"
     ("side", "message"),
     [
         ({**perplexity("2L"), "change_from": {"length": "2L"}}, "selects the value itself"),
-        ({**perplexity("2L"), "change_from": {"size": 3}}, "size is not a selection key"),
+        ({**perplexity("2L"), "change_from": {"size": 3}}, "size is not a selector"),
         ({**perplexity("2L"), "change_from": 3}, "change_from: 3 must be a mapping"),
         ({**perplexity("2L"), "fraction_of_published": [1, 2]}, "needs change_from"),
         ({**CHANGE, "fraction_of_published": [19, 19]}, "[19, 19] must be two different numbers"),
@@ -141,7 +141,7 @@ def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: s
         (CHANGE, -1, "-1 must be a quantity or a number above -1"),
         (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change of perplexity"),
         ({"accuracy": {"length": "L"}}, {"ngram": 3}, "perplexity and loss only"),
-        (perplexity(), {"ngram": 1}, "ngram: 1 must be an order such as 3, at least 2, or best"),
+        (perplexity(), {"ngram": 1}, "ngram: 1 must be an order of at least 2, such as 3, or best"),
         (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an order"),
         (perplexity(), {"ngram": 3, "times": 2}, "unknown key 'times'"),
     ],
@@ -208,7 +208,7 @@ def test_a_number_matches_however_it_is_written() -> None:
         ({"values": {512: 0}}, "values.512: 0 must be a number that is at least 1"),
         ({"unit": "bits"}, "unit: 'bits' must be one of perplexity, loss"),
         ({"train_length": "L"}, "train_length: 'L' must be a number of tokens"),
-        ({"speed": 3}, "speed is not a selection key"),
+        ({"speed": 3}, "speed is not a selector"),
         ({"source": None}, "source: None must be"),
     ],
 )

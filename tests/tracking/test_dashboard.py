@@ -145,7 +145,7 @@ def test_the_dashboard_has_verdicts_curves_and_panels_per_training_length(experi
         "Claims",
         "Extrapolation",
         "Loss by position",
-        "Cost against quality",
+        "Quality against cost",
         "Training",
     ]
     first = sections[1]["panels"][0]["config"]

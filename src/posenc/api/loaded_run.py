@@ -161,7 +161,8 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
-    run needs an untrusted module, and RunError if the run's configuration is corrupt or was edited.
+    encoding needs an untrusted module in the current folder, and RunError if the configuration is
+    corrupt or was edited.
     """
     loaded = LoadedRun(find_run(fspath(run)), modules)
     loaded.config  # noqa: B018  # reads it, so that errors are raised here

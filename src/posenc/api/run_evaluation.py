@@ -29,7 +29,7 @@ from posenc.tracking.build_tracker import build_tracker
 class Evaluation:
     """A validated evaluation of a run; `data` is None to evaluate on the run's own data.
 
-    `kernel` is the kernel of `config`, or `auto` if that kernel cannot be used on this device.
+    `kernel` is the kernel of `config`, or `auto` if it does not support this device or a swap.
     `split_is_set` is whether the user set `evaluation.split`; if not, data with a single split is
     evaluated on that split.
     """

@@ -56,7 +56,7 @@ def tune(
 ) -> tuple[Sweep, list[Search], bool]:
     """Return the sweep, the search of each of its jobs, and whether all trials are complete.
 
-    In each round, one trial of every job is trained, so that the jobs are trained in parallel.
+    In each round, one trial of every job is trained, so that jobs can be trained in parallel.
     Raises ConfigError if no interval is set, or if runs do not measure the validation loss.
     """
     optuna = import_extra("optuna", "posenc tune")

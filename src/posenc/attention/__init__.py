@@ -28,4 +28,5 @@ class UnsupportedKernelError(ConfigError, ValueError):
 
     def __init__(self, kernel: str, encoding: Encoding, reason: str) -> None:
         name, self.reason = type(encoding).__name__, reason
-        super().__init__(f"kernel={kernel} does not support {name}: {reason}; use kernel=auto")
+        remedy = "use kernel=auto or kernel=blocks"
+        super().__init__(f"kernel={kernel} does not support {name}: {reason}; {remedy}")

@@ -26,7 +26,7 @@ def with_bias_gradient(
     window: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return `out` and `lse` unchanged, with the gradient of the bias attached to them.
+    """Return `out` and `lse` unchanged, but connected to `bias` in the autograd graph.
 
     out [B, H, T, d] and lse [B, H, T] are the attention output and the logsumexp of the scores,
     computed from q and k [B, H, T, d'], v [B, H, T, d] and the detached bias [H, T] by distance,
@@ -85,5 +85,5 @@ def sum_by_distance(tiles: Tensor, length: int) -> Tensor:
     # Entry e of tile n has the distance (n - 1) * size + e + 1.
     entries = pad(sum_by_entry(tiles.flip(-1).flatten(0, 1)), (0, 1))
     nearer, farther = entries.view(heads, count, 2, size).unbind(2)
-    after_zero = farther + pad(nearer[:, 1:], (0, 0, 0, 1))
-    return torch.cat([nearer[:, 0, -1:], after_zero.flatten(1)], dim=1)[:, :length]
+    positive = farther + pad(nearer[:, 1:], (0, 0, 0, 1))
+    return torch.cat([nearer[:, 0, -1:], positive.flatten(1)], dim=1)[:, :length]

@@ -113,7 +113,7 @@ def attend_block(
 
 
 def masks_only_later_keys(encoding: Encoding) -> bool:
-    """Return whether attention is plain causal attention, except for a `bias` of the encoding."""
+    """Return whether attention is causal attention with a `bias`, and nothing else."""
     others = ("content_bias", "normalize", "value_bias", "mask", "rotation_index", "sink")
     has_window = encoding.window() is not None
     return encoding.overrides("bias") and not (has_window or any(map(encoding.overrides, others)))
@@ -128,15 +128,15 @@ def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice
     _, q, k, v, _ = inputs
     bias = unmasked_bias(encoding, inputs, rows, slice(0, rows.stop))
     masked = ~visible_keys(encoding, rows, rows, q.device)
-    own_bias = torch.where(masked, -torch.inf, bias[..., rows])
+    block_bias = torch.where(masked, -torch.inf, bias[..., rows])
     values, scale = _with_width(v, q.shape[-1]), v.shape[-1] ** -0.5
-    parts = (slice(0, rows.start), bias[..., : rows.start]), (rows, own_bias)
-    (out, lse), own = (
+    parts = (slice(0, rows.start), bias[..., : rows.start]), (rows, block_bias)
+    (out, lse), block_result = (
         fused_sdpa.forward(q[:, :, rows], k[:, :, keys], values[:, :, keys], part_bias, scale)
         for keys, part_bias in parts
     )
     out = out.to(lse.dtype)
-    fused_sdpa.merge_outputs(out, lse, *own)
+    fused_sdpa.merge_outputs(out, lse, *block_result)
     return out[..., : v.shape[-1]].to(q.dtype)
 
 

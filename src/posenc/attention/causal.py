@@ -1,4 +1,4 @@
-"""Plain causal attention with PyTorch's fused kernels (FlashAttention on a GPU).
+"""Plain causal attention with PyTorch's fused kernels (`scaled_dot_product_attention`).
 
 These kernels do not return the logsumexp of the scores, so a sink becomes an additional first key
 whose value is 0. The scores of this key come from additional columns of queries and keys.

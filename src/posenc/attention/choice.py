@@ -61,7 +61,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if it was computed to choose."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice required it."""
 
     name: str
     reason: str

@@ -33,7 +33,7 @@ def unsupported_reason(
     if encoding.window() is not None:
         return "it has a window"
     if device.type != "cpu" and dtype != torch.bfloat16:
-        return "on a GPU it requires bfloat16"
+        return "on a GPU, the kernel requires bfloat16"
     return not_factorable_reason(encoding, pos)
 
 
@@ -52,7 +52,7 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
 
 
 def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if the factors would add more channels than a head has, else None."""
+    """Return a reason if the factors have more channels than a head, else None."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors
@@ -62,7 +62,7 @@ def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> st
         columns = columns * products + NUM_PARTS - 1
     if columns <= width:
         return None
-    return f"its factors would add {columns} channels to heads of width {width}"
+    return f"its factors have {columns} channels, more than the {width} of a head"
 
 
 @torch.no_grad()

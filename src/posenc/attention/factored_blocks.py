@@ -166,7 +166,7 @@ def row_blocks(length: int) -> Iterator[slice]:
 
 
 def rectangles(block: slice) -> Iterator[tuple[slice, slice]]:
-    """Yield the rows and keys of the rectangles below the triangles of a block."""
+    """Yield the rows and keys of the rectangles below the diagonal in a block of rows."""
     if block.start:
         yield block, slice(0, block.start)
     for start in range(block.start + TRIANGLE_ROWS, block.stop, TRIANGLE_ROWS):
@@ -209,8 +209,8 @@ def rectangle_bias(
         bias = bias.expand(-1, -1, by_row.shape[-1], -1)
         return bias, without_negligible(by_row, by_key, threshold)
     query = query_factors[:, :, rows]
-    # Large terms of different columns may cancel, and lose precision. Relative to the first row,
-    # the query factors and so these terms are small.
+    # Large terms of different columns may cancel and lose precision. Relative to the first row,
+    # the query factors are small, and so are these terms.
     origin = query[:, :, :1] if query.shape[-1] > 1 else torch.zeros_like(query[:, :, :1])
     bias = (query - origin).to(dtype) @ relative.to(dtype).mT
     bias += (origin @ relative.mT).to(dtype)

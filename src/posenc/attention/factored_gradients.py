@@ -39,7 +39,7 @@ class FactorGradients:
 
     Query factors, such as positions, can be much larger than the biases. A rectangle therefore sums
     Q_i dS_ij as (Q_i - Q_s) dS_ij plus Q_s dS_ij, where s is its first row: fused attention sums
-    the first term in low precision, so the rounding errors would grow with the size of Q_i.
+    in low precision, so its rounding errors would otherwise grow with the size of Q_i.
     """
 
     def __init__(

@@ -182,7 +182,7 @@ def bias_score_mod(bias: Tensor) -> ScoreMod:
 def factor_score_mod(factors: Factors, batch_shape: torch.Size, padding: int) -> ScoreMod:
     """Return a function that adds the bias Q_i . (K_j - K_i) of query i and key j to a score.
 
-    This is the bias up to a constant per query. Key factors are sums over many tokens, so each is
+    This is the bias up to a constant per query. Key factors can grow with position, so each is
     split into two float32 values, which are subtracted separately; only the larger one has a
     gradient. `batch_shape` is (B, H).
     """

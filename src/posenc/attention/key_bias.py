@@ -28,7 +28,7 @@ def unsupported_reason(
     if not fused_sdpa.masks_later_keys(device):
         return f"PyTorch's fused CPU attention is not available (device: {device.type})"
     if dtype != torch.bfloat16:
-        return "it rounds the biases of distant keys, which is precise enough only in bfloat16"
+        return "the kernel rounds biases of distant keys, which is precise enough only in bfloat16"
     if encoding.window() is not None or encoding.overrides("sink"):
         return "it has a window or a sink"
     return not_toeplitz_reason(encoding, pos)
@@ -53,7 +53,7 @@ def unsupported_bias_reason(bias: Tensor) -> str | None:
 def attend(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor, bias: Tensor
 ) -> Tensor:
-    """Return attention as `reference.attend` defines it, with a bias that is supported."""
+    """Return attention as `reference.attend` defines it; the kernel must support `bias`."""
     values = pad(v, (0, q.shape[-1] - v.shape[-1]))
     return KeyBiasAttention.apply(q, k, values, bias, v.shape[-1] ** -0.5)[..., : v.shape[-1]]
 

@@ -11,5 +11,5 @@ def attention_dtype(precision: str) -> torch.dtype:
 
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
-    """Return autocast to bfloat16 for `bf16`, or disabled autocast for `float32`."""
+    """Return an autocast context, in bfloat16 for `bf16` and disabled for `float32`."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")

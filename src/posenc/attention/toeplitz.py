@@ -31,7 +31,7 @@ def unsupported_reason(
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it does."""
     if device.type != "cpu":
-        return f"it runs only on a CPU, not on {device.type}"
+        return f"the kernel runs only on a CPU, not on {device.type}"
     return not_toeplitz_reason(encoding, pos)
 
 

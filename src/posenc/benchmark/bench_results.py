@@ -101,7 +101,7 @@ def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
     """Return the rows of the config key `published_costs`, keyed by encoding and length.
 
     `costs` must have the form {source: string, rows: [{encoding, length, train_wps, eval_wps,
-    memory_gb}]}. Raises ConfigError if it does not.
+    memory_gb}]}. Raises ConfigError for other keys and for numbers that are not positive.
     """
     if costs is None:
         return {}

@@ -180,7 +180,7 @@ def estimate_runs(configs: Sequence[dict[str, Any]], machine: Machine) -> list[E
 
 
 def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = None) -> Estimate:
-    """Estimate the cost of a run; nothing is trained, downloaded or prepared.
+    """Estimate the cost of a run without training it; nothing is downloaded or prepared.
 
     Evaluation is included only if the size of the data is known. Pass a `cache` to estimate several
     runs. Raises ConfigError if the configuration cannot run.

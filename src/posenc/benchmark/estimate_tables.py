@@ -20,7 +20,7 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     """Print a row for each run, the totals, and notes."""
     console.print(estimate_table(estimates))
     totals = total_cost(estimates, machine)
-    slowest = min(run.flops_per_second for run in estimates)
+    slowest = min(min(run.flops_per_second, run.evaluation_flops_per_second) for run in estimates)
     evaluation = ""
     if any(run.includes_evaluation for run in estimates):
         evaluation = f", {totals['evaluation_fraction']:.0%} of it for evaluation"

@@ -88,7 +88,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     configs = [OmegaConf.create(config) for config in request["configs"]]
     variants = [(index, pass_) for index, pass_ in request["variants"]]
     if any(is_compiled(config) for config in configs):
-        # By default, torch.compile silently falls back to eager mode at its recompilation limit.
+        # By default, torch.compile only warns and falls back to eager mode at this limit.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True
     benchmarked: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}

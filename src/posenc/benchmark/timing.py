@@ -26,7 +26,7 @@ def matmul_flops(device: torch.device) -> int:
 
 
 def call_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Return the duration of a call; on a GPU, includes waiting for its kernels to finish."""
+    """Return the duration of a call in seconds, including its GPU kernels."""
     synchronize = torch.get_device_module(device).synchronize  # does nothing on a CPU
     synchronize()
     start = time.perf_counter()

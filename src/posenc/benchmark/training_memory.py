@@ -27,7 +27,7 @@ HEAP_FRAGMENTATION = 0.45
 """Extra memory of glibc's heap, as a fraction of a step's tensors; measured: 0.38 to 0.57.
 
 It includes oneDNN's copies of transposed operands. On processors without AVX-512, where oneDNN's
-product is not used, 0.2 was measured; the estimate is too high there.
+matmul is not used, 0.2 was measured; the estimate is too high there.
 """
 
 
@@ -37,7 +37,7 @@ TRACED_LAYERS = 4
 Each further layer is assumed to save as much as the last traced one.
 """
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
-"""If an encoding overrides one of these hooks, each sequence may save its own biases or scores."""
+"""With any of these hooks, autograd may save separate biases or scores for each sequence."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The properties that every encoding must have, used by planning, `posenc check` and the tests."""
+"""The properties that every encoding must have, and a quicker verification for planning."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""Calls an encoding's hooks on random inputs, as the model does."""
+"""Calls an encoding's hooks on random inputs."""
 
 from collections.abc import Iterator
 

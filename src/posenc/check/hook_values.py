@@ -56,7 +56,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
                 for training in (False, True):
-                    _verify_model(converted.train(training), dtype_pair)
+                    _verify_hooks(converted.train(training), dtype_pair)
             _verify_effect(part)
             _verify_gradients(part)
 
@@ -68,7 +68,7 @@ def verify_longer_values(encoding: Encoding, dtypes: Dtypes) -> None:
         length, train_length = supported_length(part, LONGER_LENGTH), part.geometry.train_length
         try:
             with torch.random.fork_rng(devices=[]):
-                _verify_model(copy.deepcopy(part).to(dtypes[0]).eval(), dtypes, length)
+                _verify_hooks(copy.deepcopy(part).to(dtypes[0]).eval(), dtypes, length)
         except ConfigError as error:
             if length <= train_length:
                 raise
@@ -138,7 +138,7 @@ def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:
     return min(length, 4 * encoding.geometry.train_length, limit or length)
 
 
-def _verify_model(encoding: Encoding, dtypes: Dtypes, length: int = TINY_LENGTH) -> None:
+def _verify_hooks(encoding: Encoding, dtypes: Dtypes, length: int = TINY_LENGTH) -> None:
     """Verify the hooks that a model calls once, then those of every distinct layer.
 
     The input has `length` tokens, or as many as the encoding supports.

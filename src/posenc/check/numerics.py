@@ -163,7 +163,7 @@ def _kernel_results(fresh_model: Decoder, kernel: str, length: int) -> dict[str,
 
 @torch.no_grad()
 def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
-    """half precision is safe for angles and biases"""
+    """bfloat16 is safe for angles and biases"""
     length, changes = under_test.supported_length(under_test.largest_position + 1)
     encoding = under_test.build_encoding(changes)
     if encoding.positions(1, torch.device("cpu")).ndim > 1:
@@ -185,9 +185,9 @@ def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
     worst_ratio, evidence = 0.0, ""
     for layer in distinct_layers(encoding):
         float64_outputs = cache(partial(_float64_outputs, layer=layer, inputs=inputs))
-        for name, tested, counterpart, rounded_inputs in cases:
+        for name, tested, counterpart, case_inputs in cases:
             with torch.autocast("cpu", dtype=bf16, enabled=tested is encoding):
-                actual = _float64_outputs(tested, layer, rounded_inputs)
+                actual = _float64_outputs(tested, layer, case_inputs)
             for hook, output in actual.items():
                 ratio, error = _error_over_tolerance(output, float64_outputs(counterpart)[hook])
                 if ratio >= worst_ratio:

@@ -18,7 +18,7 @@ from posenc.check.encoding_under_test import (
     passed,
     random_tokens,
 )
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, plural
 from posenc.encodings.base import layer_encodings
 from posenc.model.transformer import Decoder
 
@@ -36,7 +36,7 @@ CONDITIONS: list[tuple[bool, float, int | None]] = [
 class LogitsByCondition:
     """A model's logits at one length under each of CONDITIONS.
 
-    Those under the first condition are computed at once, because building another model might
+    Those under the first condition are computed immediately, because building another model might
     change this one; the others are computed when they are first needed.
     """
 
@@ -176,7 +176,7 @@ def instances_are_independent(under_test: EncodingUnderTest) -> Result:
                 f"building an encoding with {settings} changes the logits of an existing one by"
                 f" {difference:.1e}"
             )
-    return passed(f"unchanged after building {num_built} other instances")
+    return passed(f"unchanged after building {plural(num_built, 'other instance')}")
 
 
 def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tuple[str, float]]:

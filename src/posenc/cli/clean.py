@@ -49,7 +49,7 @@ def _select_runs(arguments: Arguments) -> list[RunDirectory]:
         return [open_run(path) for path in dict.fromkeys(values["run"])]
     if "run" in values:
         others = ", ".join(key for key in values if key != "run")
-        raise ConfigError(f"run=PATH selects one run, so it cannot be combined with {others}")
+        raise ConfigError(f"run=PATH selects the runs, so it cannot be combined with {others}")
     if "state" not in values or not folder_keys:
         raise ConfigError("no runs selected; set run=PATH, or name=NAME and state=STATE")
     for state in values["state"]:

@@ -67,9 +67,9 @@ EXTRA_KEYS = {
 """Command -> keys that it accepts in addition to those in its file in `conf/` or FOLDER_KEYS."""
 SAFE_WORD = re.compile(r"[\w./+=-]+")
 """A word without characters that are special in a shell."""
-POSITIONAL_FOLDER = ("report", "status", "sync", "dashboard")
+POSITIONAL_NAME_COMMANDS = ("report", "status", "sync", "dashboard")
 """The commands that take the name of an experiment without `name=`."""
-FOLDER_COMMANDS = (*POSITIONAL_FOLDER, "clean")
+FOLDER_COMMANDS = (*POSITIONAL_NAME_COMMANDS, "clean")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def completions(line: str) -> list[str]:
     key, is_value, value = last.partition("=")
     if not is_value:
         keys = [_next_part(f"{key}=", last) for key in _keys(command, context)]
-        folders = _values("name", context) if command in POSITIONAL_FOLDER else []
+        folders = _values("name", context) if command in POSITIONAL_NAME_COMMANDS else []
         return _matching([*folders, *keys], last)
     current = re.split(r"[\[,]", value)[-1]
     start = value.removesuffix(current)

@@ -10,7 +10,7 @@ COMMANDS = {
     "report": "write tables, figures and an HTML report of an experiment's results",
     "status": "show the progress of every run of an experiment, and how to finish it",
     "plan": "estimate parameters, memory, FLOPs and time of an experiment",
-    "sync": "upload an experiment's runs to W&B, or rewrite their offline files",
+    "sync": "upload an experiment's runs to W&B, or recreate their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",
     "tune": "search for settings, such as the learning rate, with the lowest validation loss",
     "search-factors": "search for LongRoPE factors for a finished run at a longer length",

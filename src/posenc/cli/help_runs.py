@@ -19,10 +19,10 @@ HELP = {
           train_length, tokens, batch_tokens, seed     training length L, token budget, tokens per
                                                        optimizer step, random seed
           evaluation.lengths | .offsets | .factors     in tokens, as L+k, or as multiples of L
-          precision, kernel, compile, gradient_clip    numerics
+          precision, kernel, compile, gradient_clip    dtype, attention, torch.compile, clipping
           devices, micro_batch_tokens                  processes per run; tokens per forward pass
           validation.every_tokens, .tokens             how often, and on how many tokens
-          checkpoint.every_seconds, ngram_order        see docs/runs.md and docs/report.md
+          checkpoint.every_seconds, ngram_order        see docs/runs.md and docs/evaluation.md
           modules                                      Python modules with your own classes
           name, outputs_dir                            runs go to outputs_dir/name
           hydra/launcher, hydra.launcher.jobs          where jobs run; how many at a time

@@ -21,7 +21,7 @@ HELP = {
           --json             print JSON, in bytes, FLOPs and seconds
     """,
     "sync": """
-        usage: posenc sync EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--offline]
+        usage: posenc sync EXPERIMENT | experiment=NAME [size=SIZE] | name=NAME [--offline]
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
         in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
@@ -31,7 +31,7 @@ HELP = {
           posenc sync quickstart
     """,
     "dashboard": """
-        usage: posenc dashboard EXPERIMENT | experiment=NAME [size=laptop] | name=NAME [--spec]
+        usage: posenc dashboard EXPERIMENT | experiment=NAME [size=SIZE] | name=NAME [--spec]
 
         Creates or updates a W&B workspace and a W&B report of an experiment. They show the runs
         that were logged online or uploaded by posenc sync.
@@ -44,7 +44,7 @@ HELP = {
     "tune": """
         usage: posenc tune key=interval(LOW,HIGH) [key=value ...] [trials=10] [--config-dir DIR]
 
-        Searches intervals for the lowest validation loss with Optuna (install the extra optuna).
+        Searches intervals for the lowest validation loss with Optuna (install the optuna extra).
         Each job (for example, each encoding) has its own search. Takes the keys of posenc train.
         The same command resumes an interrupted search or, with more trials, continues a finished
         one.
@@ -74,7 +74,7 @@ HELP = {
           modules                trusted modules that the run's configuration may import
     """,
     "wandb-sweep": """
-        usage: posenc wandb-sweep experiment=NAME [size=laptop] [key=value ...]
+        usage: posenc wandb-sweep experiment=NAME [size=SIZE] [key=value ...]
 
         Writes the experiment's jobs as W&B grid sweeps, usually one per grid, to
         outputs/NAME/wandb-sweep-1.yaml and so on, and prints the commands that register them. Takes
@@ -128,7 +128,7 @@ HELP = {
                                                 attention_step: the attention of one layer alone
           batch_tokens, micro_batch_tokens      tokens per pass; tokens per micro-batch
           vocab_size, precision, compile, gradient_clip
-          threads, rounds                       CPU threads; number of times to run each variant
+          threads, rounds                       CPU threads; timed rounds, after a warm-up
           name, outputs_dir                     results go to outputs_dir/name/bench
     """,
     "inspect": """
@@ -149,7 +149,7 @@ HELP = {
           seed                                  random seed of the weights
           run                                   a run directory, or a unique prefix of its name
           experiment, size, name                with run: the experiment to search for that run;
-                                                without run and encoding: one of its finished runs
+                                                without run: one of its finished runs
           encoding, train_length, seed          with experiment, or a name that has runs: filters
                                                 that select one run
           lengths, windows                      with run: lengths besides L; windows per length

@@ -86,7 +86,7 @@ def _inspect_encodings(arguments: Arguments) -> int:
     tracker = build_tracker(config)
     torch.set_num_threads(1)  # faster than several threads for encodings of this size
     with Console(stderr=True).status("measuring") as status:
-        results = inspect_encodings(encodings, lambda label: status.update(f"measuring {label}"))
+        results = inspect_encodings(encodings, status.update)
     folder = Path(config.outputs_dir) / config.name / "inspect"
     index = write_inspection(folder, results, arguments.command_line())
     configs: Any = {

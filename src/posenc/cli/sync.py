@@ -1,4 +1,4 @@
-"""`posenc sync`: upload the runs of an experiment to W&B, or rewrite their offline files."""
+"""`posenc sync`: upload the runs of an experiment to W&B, or recreate their offline files."""
 
 from posenc.cli.arguments import Arguments
 from posenc.cli.targets import experiment_folder
@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> int:
             skipped += 1
             console.print(f"{directory.name}: skipped: {error}")
     if not offline and upload_figures(folder):
-        console.print("figures of the report: uploaded")
+        console.print("report figures: uploaded")
     if skipped:
         raise RunError(f"{skipped} of {len(runs)} runs were skipped; see the errors above")
     return 0

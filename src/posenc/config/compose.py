@@ -244,7 +244,7 @@ def _composition_error(
 def _unknown_key(
     key: str, command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> ConfigError:
-    """Return an error that names an unknown key and similar keys of the command's options."""
+    """Return an error that names an unknown key and similar keys of the configuration."""
     choices = [o for o in overrides if override_key(o) in groups() and o.partition("=")[0] != key]
     config = compose(command, choices, config_dirs, with_hydra=True)
     if key.startswith("hydra.launcher."):
@@ -263,8 +263,8 @@ def _unknown_key(
     if group in groups() and not config.get(group) and option in options(group, config_dirs):
         hint += f"; add {group}={option}"
     name = command.replace("_", "-")  # as in `posenc search-factors`
-    listed = "train --cfg` prints all" if command == "train" else f"{name} --help` lists the"
-    return ConfigError(f"unknown key {key}{parent}{hint}; `posenc {listed} keys")
+    help_command = "posenc train --cfg" if command == "train" else f"posenc {name} --help"
+    return ConfigError(f"unknown key {key}{parent}{hint}; `{help_command}` prints the keys")
 
 
 def _parent(group: str) -> str:

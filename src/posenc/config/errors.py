@@ -25,7 +25,7 @@ PATH_ERRORS = (
     errno.EPERM,
     errno.EROFS,
 )
-"""Errors of the operating system that mean that a user-supplied path cannot be used."""
+"""The `errno` values that mean that a user-supplied path cannot be used."""
 EXTRAS = {
     "wandb_workspaces": "dashboard",
     "submitit": "submitit",
@@ -45,7 +45,7 @@ class PosencError(Exception):
 
 
 class ConfigError(PosencError):
-    """An invalid command or configuration; nothing was started.
+    """An invalid command or configuration, usually rejected before anything is started.
 
     The message states the value, the limit and the remedy.
     """

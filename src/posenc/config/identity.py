@@ -37,7 +37,7 @@ DIGEST_FIELDS = (
     "tokenizer",
     "planned",
 )
-"""The settings in the digest that planning saves: the identity, and what else reports print."""
+"""The settings in the digest that planning saves: the identity, and others that reports use."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings in which the source code of custom classes and functions is part of the identity."""
 
@@ -84,10 +84,10 @@ def key_without_seed(values: dict[str, Any]) -> str:
     return json.dumps({**values, "seed": None}, sort_keys=True)
 
 
-def run_name(config: DictConfig | dict[str, Any], digest: str) -> str:
-    """Return a run's name, `<encoding>-L<train_length>-s<seed>-<hash>`; `digest` is its hash."""
+def run_name(config: DictConfig | dict[str, Any], hash_: str) -> str:
+    """Return a run's name, `<encoding>-L<train_length>-s<seed>-<hash>`."""
     encoding = config["choices"]["encoding"]
-    return f"{encoding}-L{config['train_length']}-s{config['seed']}-{digest}"
+    return f"{encoding}-L{config['train_length']}-s{config['seed']}-{hash_}"
 
 
 def config_digest(config: dict[str, Any]) -> str:
@@ -101,10 +101,10 @@ def check_identity(config: DictConfig | dict[str, Any]) -> None:
     """Raise RunError if a saved configuration no longer has the hash or the name of its run."""
     planned = config["planned"]
     _check_name(config)
-    digest = run_hash(identity(config, planned["fingerprint"]))
-    if digest != planned["hash"]:
+    new_hash = run_hash(identity(config, planned["fingerprint"]))
+    if new_hash != planned["hash"]:
         raise RunError(
-            f"the run was planned with hash {planned['hash']} but now has hash {digest}: its"
+            f"the run was planned with hash {planned['hash']} but now has hash {new_hash}: its"
             f" config.yaml or the source code of a custom class has been edited since; undo the"
             f" edit, or rerun the command to plan the edited run"
         )

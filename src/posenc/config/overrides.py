@@ -37,7 +37,7 @@ class Axis(NamedTuple):
 
 
 MAX_KEY_LENGTH = 200
-"""The maximum length of a key in characters; Hydra looks for a file with that name."""
+"""The maximum length of a key in characters; Hydra looks for a folder with that name."""
 
 
 HYDRA_ALTERNATIVES = {
@@ -53,7 +53,7 @@ HYDRA_ALTERNATIVES = {
         ("verbose", "job_logging", "hydra_logging"), "the messages of a run are in its run.log"
     ),
 }
-"""The first part of a `hydra.*` key that has no effect in posenc -> what to use instead."""
+"""The part after `hydra.` of a key that has no effect in posenc -> what to use instead."""
 
 
 def parse(overrides: Sequence[str]) -> list[Override]:
@@ -174,9 +174,9 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
             f"{line}: an interval cannot be enumerated; use range(...) or commas, or search"
             f" it with posenc tune"
         )
-    glob = override.value()
-    if isinstance(glob, Glob):
-        values = _matching_options(override, glob, config_dirs)
+    sweep = override.value()
+    if isinstance(sweep, Glob):
+        values = _matching_options(override, sweep, config_dirs)
     else:
         try:
             values = list(islice(override.sweep_string_iterator(), MAX_JOBS + 1))

@@ -34,7 +34,7 @@ def conf_dir() -> Path:
     for folder in (_PACKAGE.parents[1] / "conf", _PACKAGE / "conf"):
         if (folder / "train.yaml").is_file():
             return folder
-    raise FileNotFoundError(f"no conf/train.yaml next to {_PACKAGE}: the installation is corrupt")
+    raise FileNotFoundError(f"no conf/train.yaml for {_PACKAGE}: the installation is corrupt")
 
 
 @cache

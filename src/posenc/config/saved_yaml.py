@@ -24,7 +24,7 @@ FLOAT = re.compile(
     re.VERBOSE,
 )
 """Numbers that OmegaConf reads as floats; YAML 1.1 needs a decimal point and a sign: `1.0e+5`."""
-NO_NODES = (
+STREAM_EVENTS = (
     yaml.StreamStartEvent,
     yaml.StreamEndEvent,
     yaml.DocumentStartEvent,
@@ -68,7 +68,7 @@ def _pickled_section(text: str) -> bytes:
 
 def _load(text: str) -> Any:
     events = events_within_limit(text)
-    documents = [_build(event, events) for event in events if not isinstance(event, NO_NODES)]
+    documents = [_build(event, events) for event in events if not isinstance(event, STREAM_EVENTS)]
     if len(documents) > 1:
         raise ConstructorError(None, None, "contains several documents")
     return documents[0] if documents else None
@@ -114,7 +114,7 @@ def _scalar(text: str, implicit: tuple[bool, bool]) -> Any:
 
 
 def events_within_limit(text: str) -> Iterator[yaml.Event]:
-    """Yield the parser's events for an untrusted YAML text.
+    """Yield the parser's events for untrusted YAML.
 
     Raises yaml.YAMLError if the text is not valid or has more than MAX_NESTING nested levels:
     loading deeply nested YAML would exhaust the stack.

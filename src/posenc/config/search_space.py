@@ -28,7 +28,7 @@ class Interval(NamedTuple):
     @property
     def samples(self) -> list[str]:
         """The overrides that set the key to its lowest, its highest and a value in between."""
-        inner = self.low + (self.high - self.low) / math.pi  # a fraction even if both are integral
+        inner = self.low + (self.high - self.low) / math.pi  # not integral, even if both bounds are
         values = self.low, self.high, round(inner) if self.is_integer else inner
         return [f"{self.key}={value}" for value in values]
 

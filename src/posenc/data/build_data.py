@@ -60,15 +60,15 @@ def evaluation_data(
 ) -> Dataset:
     """Return the dataset that `node` describes, tokenized for a run trained with `config`.
 
-    Raises ConfigError for a task with symbols that the run was not trained on, for a task that
-    needs a larger vocabulary, and for text if the run was trained on a task.
+    Raises ConfigError for text if the run was trained on a task, for a task whose symbols differ
+    from the run's, and for a task that does not fit a language model's vocabulary.
     """
     source = build(node, name="data", modules=list(config.modules))
     if not isinstance(source, Task):
         if isinstance(tokenizer, SymbolTokenizer):
             raise ConfigError(
-                f"data: '{source.name}' is text, but the run was trained on a task and knows only"
-                " its symbols; use data=task_..."
+                f"data: '{source.name}' is text, but the run was trained on a task and has only"
+                " its symbols in the vocabulary; use data=task_..."
             )
         return prepare(source, tokenizer, Path(config.cache_dir), on_progress)
     if not isinstance(tokenizer, SymbolTokenizer):

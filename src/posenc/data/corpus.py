@@ -19,7 +19,7 @@ class Corpus(ABC):
     """Documents grouped by split, in a fixed order that is part of the corpus.
 
     `vocab_size` is the published number of distinct words in the train split, including <unk> and
-    <eos>, or None if no number is published. Corpora with `is_downloaded` may need a network.
+    <eos>, or None if no number is published. Corpora with `is_downloaded` may need network access.
     """
 
     name: str
@@ -122,6 +122,6 @@ def json_digest(value: Any) -> str:
 
 
 def _next_line_start(document: str, start: int, limit: int) -> int:
-    """Return the first position from `start` that starts a line before `limit`, or else `start`."""
+    """Return the first start of a line in [start, limit), or `start` if there is none."""
     newline = document.find("\n", max(start - 1, 0), max(limit - 1, 0))
     return start if newline < 0 else newline + 1

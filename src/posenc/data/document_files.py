@@ -27,7 +27,7 @@ class DocumentFile(ABC):
 
     @abstractmethod
     def documents(self) -> Iterator[str]:
-        """Yield the documents in the order of the file, including blank ones."""
+        """Yield the documents in the order of the file, including blank but not null ones."""
 
     @cached_property
     def content_key(self) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class DocumentFile(ABC):
         with self.path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
 
-    def _missing_column(self, columns: list[str]) -> ConfigError:
+    def _missing_column_error(self, columns: list[str]) -> ConfigError:
         return ConfigError(
             f"{self.label} has no column '{self.column}'; set data.column to one of its columns:"
             f" {', '.join(columns)}"
@@ -92,7 +92,7 @@ class JsonLinesFile(_Utf8File):
         if not isinstance(row, dict):
             raise ConfigError(f"{label} is a {type(row).__name__}; write one JSON object per line")
         if self.column not in row:
-            raise self._missing_column(sorted(row))
+            raise self._missing_column_error(sorted(row))
         text = row[self.column]
         if not isinstance(text, str):
             raise ConfigError(f"{label}: '{self.column}' is {type(text).__name__}, not a string")
@@ -116,7 +116,7 @@ class ParquetFile(DocumentFile):
         except (pa.ArrowException, OSError):
             raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
         if column not in schema.names:
-            raise self._missing_column(schema.names)
+            raise self._missing_column_error(schema.names)
         if (count := schema.names.count(column)) > 1:
             raise ConfigError(
                 f"{self.label} has {count} columns named '{column}'; rename all but one"

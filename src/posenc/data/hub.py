@@ -19,7 +19,7 @@ class HubCorpus(Corpus):
 
     Without a name, it is the dataset's only configuration. Only the files in `folder` are
     downloaded; by default, that is the folder called `name` or, without a name, the whole dataset.
-    They are kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network.
+    They are kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network access.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
     that matches this regular expression starts a new document. If one of the fractions is set,
@@ -149,8 +149,8 @@ class HubCorpus(Corpus):
             reason = reason or first_line(error) or type(error).__name__
             raise ConfigError(
                 f"data: {self.path} ({self.name}) is not in the local cache and could not be"
-                f" downloaded from the Hugging Face Hub: {reason}; without a"
-                " network, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
+                f" downloaded from the Hugging Face Hub: {reason}; without network"
+                " access, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
                 " cache that contains it"
             ) from None
 

@@ -86,8 +86,8 @@ class PackagesCorpus(Corpus):
         for split, names in self._held_out.items():
             if missing := [name for name in names if name not in packages]:
                 raise ConfigError(
-                    f"data.{split}: {', '.join(missing)} is not among the packages that posenc"
-                    f" requires here (available: {', '.join(sorted(packages))})"
+                    f"data.{split}: not among the installed packages that posenc requires:"
+                    f" {', '.join(missing)} (available: {', '.join(sorted(packages))})"
                 )
         held_out = {name for names in self._held_out.values() for name in names}
         names = {**self._held_out, "train": sorted(packages.keys() - held_out)}
@@ -108,9 +108,9 @@ def required_packages(name: str) -> dict[str, Distribution]:
     Extras are not followed. Names are normalized as PyPA specifies: lower case, with hyphens.
     """
     packages: dict[str, Distribution] = {}
-    waiting = [name]
-    while waiting:
-        for line in distribution(waiting.pop()).requires or []:
+    pending = [name]
+    while pending:
+        for line in distribution(pending.pop()).requires or []:
             requirement = Requirement(line)
             required = re.sub(r"[-_.]+", "-", requirement.name).lower()
             if required in packages or required == name:
@@ -121,7 +121,7 @@ def required_packages(name: str) -> dict[str, Distribution]:
                 packages[required] = distribution(requirement.name)
             except PackageNotFoundError:  # installed without its dependencies
                 continue
-            waiting.append(requirement.name)
+            pending.append(requirement.name)
     return packages
 
 

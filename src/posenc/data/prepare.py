@@ -38,8 +38,8 @@ def prepare(
 
     Only one of several concurrent processes prepares the corpus. If it is killed, it leaves nothing
     that could be mistaken for a complete folder. `on_progress` receives progress messages. Raises
-    ConfigError, leaving no folder, if the corpus cannot be read, a split is empty or a tokenizer
-    has no train split to be trained on, and RunError if the prepared files are corrupt.
+    ConfigError, leaving no folder, if the corpus cannot be read, a split is empty or there is no
+    train split to train the tokenizer on, and RunError if the prepared files are corrupt.
     """
     data_fingerprint = fingerprint(corpus, tokenizer)
     folder = cache_dir / data_fingerprint
@@ -84,7 +84,7 @@ def _write_folder(
     try:
         if isinstance(tokenizer, TokenizerTrainer):
             tokenizer = tokenizer.train(corpus.documents("train"))
-            on_progress(f"data: trained a tokenizer with {tokenizer.vocab_size:,} tokens")
+            on_progress(f"data: trained a tokenizer, vocabulary size {tokenizer.vocab_size:,}")
         _write_splits(partial, corpus, tokenizer, folder.name, on_progress)
         os.rename(partial, folder)
     except BaseException:

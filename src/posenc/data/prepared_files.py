@@ -32,7 +32,7 @@ META_TYPES: dict[str, Any] = {
 MAX_TOKENIZER_BYTES = 2**30
 """The maximum size of a file other than the token files, whose exact sizes `meta.json` implies."""
 META_READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""Exceptions that are raised by reading a corrupt `meta.json`."""
+"""Exceptions that reading a corrupt `meta.json` can raise."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
 """The keys of each split in `meta.json`."""
 
@@ -93,10 +93,10 @@ def _corruption(folder: Path, meta: dict[str, Any]) -> str | None:
             f"the end-of-text token {meta['end_of_text']} is not in the vocabulary, which has"
             f" {meta['vocab_size']} tokens"
         )
-    return _corrupt_file(folder, meta)
+    return _file_corruption(folder, meta)
 
 
-def _corrupt_file(folder: Path, meta: dict[str, Any]) -> str | None:
+def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
     """Return what is wrong with the first corrupt file, or None."""
     digests, itemsize = meta.get("sha256", {}), np.dtype(meta["dtype"]).itemsize
     sizes = {f"{s}.bin": counts["tokens"] * itemsize for s, counts in meta["splits"].items()}

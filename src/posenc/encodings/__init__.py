@@ -1,1 +1,1 @@
-"""Positional encodings: one class per file, each overriding some hooks of `Encoding`."""
+"""Positional encodings: subclasses of `Encoding` that override some of its hooks."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Factors, Geometry, layer_encodings
-from posenc.encodings.drope import LENGTH_TEMPERATURE_REASON
+from posenc.encodings.drope import LENGTH_SCALING_REASON
 from posenc.encodings.spectra.context_extension import scaling_factor
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encoding
 
@@ -36,7 +36,7 @@ class AlibiPi(Wrapper):
         # 1 if `factor` is None: `positions` then scales the distances.
         self.fixed_factor = scaling_factor(factor, geometry.train_length, geometry.train_length)
         if factor is None:
-            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
+            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_SCALING_REASON}
 
     def positions(self, length: int, device: torch.device) -> Tensor:
         pos, train_length = self.inner.positions(length, device), self.geometry.train_length

@@ -14,9 +14,7 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, equals_nope
 
-LENGTH_TEMPERATURE_REASON = (
-    "beyond the training length the scores depend on the length of the sequence"
-)
+LENGTH_SCALING_REASON = "beyond the training length the scores depend on the length of the sequence"
 
 
 class Drope(Wrapper):
@@ -66,7 +64,7 @@ class Drope(Wrapper):
 
     def _set_dropped(self, dropped: bool) -> None:
         self.dropped = dropped
-        reasons = {"prefix_consistent": LENGTH_TEMPERATURE_REASON} if self.scale else {}
+        reasons = {"prefix_consistent": LENGTH_SCALING_REASON} if self.scale else {}
         self.limitations = reasons if dropped else self._inner_limitations
 
     def max_length(self) -> int | None:

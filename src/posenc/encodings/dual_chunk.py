@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.drope import LENGTH_TEMPERATURE_REASON, length_temperature
+from posenc.encodings.drope import LENGTH_SCALING_REASON, length_temperature
 from posenc.encodings.rotation_ranges import require_rope, rotate_at
 from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
@@ -49,7 +49,7 @@ class DualChunk(Wrapper):
             raise ValueError(f"scale={scale} must be non-negative and finite")
         self.scale = scale
         if scale:
-            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_TEMPERATURE_REASON}
+            self.limitations = {**self.limitations, "prefix_consistent": LENGTH_SCALING_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         chunk, size = self.chunk_size, self.chunk_size - self.local_size

@@ -17,7 +17,7 @@ class FormulaBias(Encoding, ABC):
     @staticmethod
     @abstractmethod
     def formula(distance: Tensor, *coefficients: Tensor) -> Tensor:
-        """Return the bias at a distance (query minus key), given the coefficients of one head.
+        """Return the bias at a distance (query minus key), given the coefficients of its head.
 
         Only elementwise operations are allowed; coefficients and distances broadcast.
         """

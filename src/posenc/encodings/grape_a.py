@@ -37,8 +37,8 @@ class GrapeA(PerLayer):
             raise ValueError(f"initial_rate={initial_rate} must be positive and less than 100")
         layers, heads, width = geometry.layers, geometry.heads, geometry.head_width
         self.slopes = torch.tensor(authors_slopes(heads), dtype=torch.float64)
-        rate = math.log(math.expm1(initial_rate))
-        self.rate = nn.Parameter(torch.full((layers, heads), rate))
+        inverse_softplus = math.log(math.expm1(initial_rate))
+        self.rate = nn.Parameter(torch.full((layers, heads), inverse_softplus))
         shape, std = (layers, heads, width), width**-0.5
         self.key = None if gate == "query" else nn.Parameter(std * torch.randn(shape))
         self.query = None if gate == "key" else nn.Parameter(std * torch.randn(shape))
@@ -50,7 +50,7 @@ class GrapeA(PerLayer):
         return -distance * self._rates(q) * (query_gates + key_gates.mT)
 
     def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
-        """Return the factors of -(i - j) (a_i + b_j) = j a_i - i b_j + j b_j - i a_i."""
+        """Return the factors of j a_i - i b_j + j b_j = -(i - j) (a_i + b_j) + i a_i."""
         if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
         position = pos.double()[:, None].expand(*k.shape[:3], 1)

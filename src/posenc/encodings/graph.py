@@ -89,7 +89,7 @@ class Degree(Encoding):
             raise ValueError(
                 f"num_degrees={num_degrees} must be at least 2, and std={std} must be non-negative"
             )
-        self.rows = nn.Linear(num_degrees, geometry.width, bias=False)  # applied to one-hot degrees
+        self.rows = nn.Linear(num_degrees, geometry.width, bias=False)  # only its weight is used
         nn.init.normal_(self.rows.weight, std=std)
 
     def positions(self, length: int, device: torch.device) -> Tensor:

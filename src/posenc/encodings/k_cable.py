@@ -22,5 +22,5 @@ class KCable(PerLayer):
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
-        penalty = self.cable.at_layer(self.layer).content_bias(x, q, k, distance, pos_q)
-        return -penalty.square().log1p()
+        bias = self.cable.at_layer(self.layer).content_bias(x, q, k, distance, pos_q)
+        return -bias.square().log1p()

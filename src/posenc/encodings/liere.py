@@ -4,10 +4,10 @@
 
 R rotates each block of b channels by a matrix exponential. U is strictly upper triangular, is
 learned per layer, axis, head and block, and is initialized uniformly over [0, 2 pi]. The authors
-scale coordinates so that those of a training image end at 1; here, they are divided by the
-`extent` E. Scores depend only on p_i - p_j if there is one axis, or if pos is [T]; otherwise, the
-matrices of the axes do not commute. q, k [B, H, T, d]; pos [B, T, axes], or [T], which is used on
-every axis.
+scale the coordinates of a training image to [0, 1]; here, they are divided by the
+`extent` E. Scores depend only on p_i - p_j if there is one axis, if b = 2, or if pos is [T];
+otherwise, the matrices of the axes do not commute. q, k [B, H, T, d]; pos [B, T, axes], or [T],
+which is used on every axis.
 """
 
 import math

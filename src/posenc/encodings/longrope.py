@@ -23,7 +23,7 @@ from posenc.encodings.spectra.longrope import checked_factors, ntk_factors
 class LongRope(Rope):
     """RoPE with angles divided by a factor per pair, except at the first `start_tokens` positions.
 
-    If `factors` is a single number s, the factors are s^(2i/(d-2)), as in NTK-aware scaling, the
+    If `factors` is a single number s, the factors are s^(2i/(d-2)), as in NTK-aware scaling, a
     starting point of the paper's search for factors.
     """
 

@@ -16,7 +16,7 @@ from posenc.encodings.wrapper import innermost_encoding
 
 
 def default_window(geometry: Geometry) -> int:
-    """Return a quarter of the training length: keys at smaller distances in tokens are near."""
+    """Return a quarter of the training length: keys closer than this many tokens are near."""
     return max(1, geometry.train_length // 4)
 
 
@@ -39,8 +39,8 @@ def rotate_near_and_far(
 ) -> tuple[Tensor, Tensor]:
     """Return queries and keys [B, H, T, 2 d], rotated in two ways.
 
-    The first d channels are rotated to `pos`, the others as if every key were `far_distance` before
-    the query.
+    The first d channels are rotated to `pos`, the others as if every key were `far_distance` tokens
+    before the query.
     """
     far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
     return rotate_at(encoding, x, q, k, (pos, pos), far)

@@ -4,10 +4,10 @@
 
 From the query back to the first key, each key takes a fraction sigmoid(z) of the weight that the
 later keys have left (the rest of the stick). There is no softmax, and the order of the keys is the
-only positional information. As in the authors' code (shawntan/stickbreaking-attention, sb_ref.py),
-a query does not attend to its own key, but the value of that key receives the remaining weight,
-prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i; what then remains is added
-to the same value, as in the reference implementation in the authors' tests.
+only positional information. As in the authors' tests (shawntan/stickbreaking-attention,
+test_attn.py), a query does not attend to its own key, but the value of that key receives the
+remaining weight, prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and what
+then remains is added to the same value.
 """
 
 import torch

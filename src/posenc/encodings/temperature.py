@@ -10,7 +10,7 @@ n0 is the training length unless `start` is given. s is 0.43 (ssmax, as in the p
 0.1 (llama4 and inkling) or 1 (head_scale) by default. With `trainable`, s [layers, H] is learned,
 starting from this value.
 
-n counts all tokens up to the query, including tokens outside a window. Only q . k is scaled: a bias
+n counts all tokens up to the query, including tokens outside a window. Only q is scaled, so a bias
 of the inner encoding is scaled only if it is computed from the rotated query, as Shaw's is. With
 ssmax, tau of the first query is 0, which changes nothing unless there is a sink, because this query
 has only one key. Llama 4 and Inkling scale the queries of some layers only; to do so, wrap only one

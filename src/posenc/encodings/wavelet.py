@@ -16,7 +16,7 @@ defaults to 1 radian per token.
 The paper contradicts itself on the sign of t. Eq. 11-14 say query minus key, so t >= 0 in a causal
 model; footnote 8 says that a causal model uses only t < 0 and therefore mirrors the Haar wavelet,
 and appendix A.6 counts 0, -1, -2, ... With query minus key, haar would be 0 beyond distance
-d/scales - 1 at every scale, which does not fit the paper's results for it. The default of
+d/scales - 2 at every scale, which does not fit the paper's results for it. The default of
 `relative_position` is therefore key_minus_query.
 """
 

@@ -20,7 +20,7 @@ EFFECTIVE_HOOKS = (
     "mask",
     "sink",
 )
-"""The hooks that change what a model computes."""
+"""The hooks that change what a model computes at given positions."""
 
 
 class Wrapper(PerLayer):
@@ -96,7 +96,7 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether the encoding is equivalent to NoPE: no layer overrides an effective hook."""
+    """Return whether the encoding equals NoPE: no layer overrides any of EFFECTIVE_HOOKS."""
     layers = layer_encodings(encoding)
     return not any(layer.overrides(hook) for layer in layers for hook in EFFECTIVE_HOOKS)
 

@@ -1,1 +1,1 @@
-"""Evaluation of checkpoints at many lengths; no target is scored twice, sums are in float64."""
+"""Evaluates checkpoints at many lengths; each measurement scores a target at most once."""

@@ -178,8 +178,8 @@ def _load(
 ) -> Decoder:
     """Return the model with the weights of `checkpoint`; see `build_model` for the arguments.
 
-    The shapes are compared first, because a configuration from someone else could describe a model
-    that fills the memory.
+    The shapes are compared first, because an untrusted configuration could describe a model that
+    exhausts the machine's memory.
     """
     weights = checkpoint.weights(config.planned.hash)
     encoding = encoding or build_encoding(config, list(config.get("modules") or []))

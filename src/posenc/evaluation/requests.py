@@ -59,9 +59,9 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
     """Return the keys of all rows that `config` requests on the data with this fingerprint.
 
     The field `stride` is the number of targets scored per window: the value of the protocol's
-    parameter (`stride`, `k` or `targets`). Besides the fields that identify a row, a key has the
-    fields that an existing row must match to be reused: the budget and, for fixed_target, the
-    longest evaluation length, which determines the targets.
+    parameter (`stride`, `k` or `targets`). Besides the fields that identify a measurement, a key
+    has those that decide whether an existing row can be reused: the budget and, for fixed_target,
+    the longest evaluation length, which determines the targets.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)

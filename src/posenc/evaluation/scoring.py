@@ -1,6 +1,6 @@
 """Sums the losses of the scored targets in float64, and saves the sums as evaluation rows.
 
-Windows are scored in batches, whose size is halved when memory runs out.
+Windows are scored in batches, whose size is halved when GPU memory runs out.
 """
 
 import logging
@@ -46,7 +46,7 @@ accuracy was requested, a mask [n] of the targets that the model ranks first."""
 def scored_batches(
     model: Decoder, windows: Windows, order: Indices, batch_tokens: int, accuracy: bool
 ) -> Iterator[tuple[Batch, Scores]]:
-    """Yield the windows in `order` with their scores; halve the batch size if memory runs out."""
+    """Yield windows in `order` with their scores; halve the batch size if GPU memory runs out."""
     boundaries = np.flatnonzero(np.diff(windows.lengths[order])) + 1
     equal_lengths = np.split(order, boundaries)
     pending = deque(group for group in equal_lengths if len(group))
@@ -136,8 +136,8 @@ def measure(
     """Score every window that the budget allows, in batches of at most `batch_tokens` tokens.
 
     A longer window is its own batch. Windows are sharded over processes, and each returns the whole
-    result. After each batch, `on_batch` receives the tokens processed so far and their seconds; if
-    it returns False in any process, returns None. The model is left in evaluation mode.
+    result. After each batch, `on_batch` receives the number of tokens so far and the elapsed time
+    in seconds; if it returns False in any process, returns None. The model is left in eval mode.
     """
     budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
@@ -241,8 +241,8 @@ def save_rows(
 ) -> list[dict[str, Any]]:
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
-    The two npz files keep only the losses of the measurement that scored the most tokens, whatever
-    its budget. Raises RunError if a loss is not finite.
+    For each measurement, the two npz files keep only the losses of the row that scored the most
+    tokens, whatever its budget. Raises RunError if a loss is not finite.
     """
     if not np.isfinite(result.sums).all():
         raise RunError(

@@ -127,7 +127,7 @@ def _evenly_spread(count: int) -> NDArray[np.int64]:
 
 
 class TaskWindows:
-    """Sequences of a task at the evaluation length, one per window; only their answers are scored.
+    """Task sequences that fit the evaluation length, one per window; only the answers are scored.
 
     Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model ranks first
     (given the correct preceding tokens), and `exact`, the fraction of sequences whose answer tokens

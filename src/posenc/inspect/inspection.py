@@ -50,7 +50,7 @@ class InspectionTable:
 class InspectionResults:
     """Tables, figures and notes; `sections` maps each section of the report to its heading.
 
-    `finding` answers the question in one sentence; it is empty if no measurement answers it.
+    `finding` answers the question in one or two sentences; it is empty if no measurement does.
     """
 
     title: str
@@ -78,7 +78,8 @@ def make_table(
     The first `key_columns` columns identify a row.
     """
     strings = [
-        [row[index] for row in rows if isinstance(row[index], str)] for index in range(len(columns))
+        [cell for row in rows if isinstance(cell := row[index], str)]
+        for index in range(len(columns))
     ]
     formatted_columns = [
         Column(
@@ -94,7 +95,7 @@ def make_table(
 
 
 def short_number(number: float) -> str:
-    """Format a number with three significant digits, integers in full, and rounding errors as 0."""
+    """Format with 3 significant digits, integers below 1e9 in full, and rounding errors as 0."""
     if not isfinite(number):
         return str(number)
     if abs(number) < ROUNDING_ERROR:
@@ -144,7 +145,7 @@ def track_inspection(
     results: InspectionResults,
     config: Mapping[str, Any],
 ) -> None:
-    """Log the tables and the figures in `folder` to the tracker, as the run `run`."""
+    """Log the tables, and the figures in `folder`, to the tracker; `run` names the tracked run."""
     tables = {
         table.file_stem: ([column.name for column in table.table.columns], table.table.rows)
         for table in results.tables

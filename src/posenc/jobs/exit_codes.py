@@ -5,7 +5,7 @@ import signal
 FINISHED = 0
 FAILED = 1
 BUSY = 3
-"""Another process is already running this run."""
+"""Another process is already executing this run."""
 DISK_FULL = 4
 """The disk was full and even the run's status could not be written."""
 LOST = 5

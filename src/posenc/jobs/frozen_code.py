@@ -13,7 +13,7 @@ EXCLUDED = ("conf", "__pycache__")
 
 
 def code_digest() -> str:
-    """Return 12 hexadecimal digits that identify the package's files."""
+    """Return 12 hexadecimal digits that identify the package's files, except for `conf`."""
     return _digest(PACKAGE, EXCLUDED)[:12]
 
 

@@ -23,7 +23,7 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
 SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
-"""Settings that `debug.fraction` scales, as paths of keys."""
+"""Settings that `debug.fraction` scales, as key paths."""
 
 
 def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def apply_debug(values: dict[str, Any]) -> None:
     The description (`about`), premises, claims and published curves of its experiment are dropped.
     `evaluation.targets` is at most L, because debug runs have shorter windows.
     `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
-    that is not between 0 and 1.
+    outside (0, 1].
     """
     debug = values.get("debug")
     if debug is None:

@@ -1,4 +1,4 @@
-"""Run one job: train it, compute its missing evaluation rows, and record the outcome."""
+"""Run one job: train the model, compute missing evaluation rows, and record the outcome."""
 
 import logging
 import time
@@ -98,7 +98,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
 
 
 def _log_digests(run: RunDirectory) -> dict[str, str]:
-    """Return the digests in the status of a finished run. Raises RunError if a log is corrupt."""
+    """Return the digests of a finished run's logs. Raises RunError if a log is corrupt."""
     return {
         "metrics_digest": RowsDigest(run.metrics()).short_hexdigest(),
         "timing_digest": RowsDigest(run.timing()).short_hexdigest(),
@@ -106,7 +106,7 @@ def _log_digests(run: RunDirectory) -> dict[str, str]:
 
 
 def _origin(error: Exception) -> str:
-    """Return the innermost line of a traceback, if possible one that is not in a library."""
+    """Return the innermost line of a traceback, if possible one outside site-packages."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename]
     frame = (own or frames)[-1]

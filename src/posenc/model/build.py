@@ -39,7 +39,7 @@ def build_model(
     encoding: Encoding | None = None,
     kernel: str | None = None,
 ) -> Decoder:
-    """Return the model that `config` describes, with weights drawn from its seed.
+    """Return the model that `config` describes, with weights initialized from its seed.
 
     `encoding` is the untrained encoding of `config`, if the caller has already built it; `kernel`
     is used instead of the kernel of `config`. Raises ConfigError for parameters that the model or
@@ -85,7 +85,7 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kern
 
 
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
-    """Return the encoding, with parameters drawn from the run's seed.
+    """Return the encoding, with parameters initialized from the run's seed.
 
     Raises ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
@@ -107,13 +107,13 @@ def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
             with _MemoryLimit():
                 encoding = build(config.encoding, geometry, name="encoding", modules=modules)
         except ConfigError as error:
-            raise _at_line(error, definition) from None
+            raise _with_location(error, definition) from None
     _check_initialized(encoding)
     return encoding
 
 
 class _MemoryLimit(TorchFunctionMode):
-    """Raises ConfigError before tensors are allocated that together exceed the main memory.
+    """Raises ConfigError before allocating tensors that together exceed the main memory.
 
     Linux would grant the memory, and kill the process when the tensors are filled.
     """
@@ -168,7 +168,7 @@ def _check_constructor(definition: Callable[..., Any]) -> None:
         )
 
 
-def _at_line(error: ConfigError, definition: Callable[..., Any]) -> ConfigError:
+def _with_location(error: ConfigError, definition: Callable[..., Any]) -> ConfigError:
     """Return a constructor's error, prefixed with the line in the user's file that raised it.
 
     An error caused by a ValueError is returned unchanged: its message is about the parameters.

@@ -120,7 +120,7 @@ def generate(
     """Yield `num_tokens` tokens that continue the prompt [T].
 
     They are drawn from softmax(logits / temperature), or are the most likely tokens if
-    `temperature` is 0. The same seed draws the same tokens.
+    `temperature` is 0. The same seed gives the same tokens.
     """
     generator = torch.Generator().manual_seed(seed)
     sequence, new_tokens = GrowingSequence(model), prompt[None]

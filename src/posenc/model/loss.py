@@ -16,7 +16,8 @@ def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     """Return the negative log-likelihood [B, T] in nats of targets [B, T].
 
     The logits are hidden [B, T, D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
-    The product is computed in the precision of `hidden`, softmax and logarithm in float32 or wider.
+    The product is computed in the precision of autocast or, without it, of `hidden`; softmax and
+    logarithm in float32 or wider.
     If there are more logits than `LOGITS_BUDGET`, the loss is computed in chunks, which the
     backward pass recomputes.
     """

@@ -82,8 +82,8 @@ class Chart:
     """Subplots under one title; `file_stem` is the stem of the exported file names.
 
     `common_text` describes what all subplots have in common, `caption` explains how to read them,
-    and `csv` lists every point. With `log_y`, the points are geometric means, and the y axis may be
-    logarithmic. The y axis always includes the values in `y_bounds`.
+    and `csv` lists the points, without reference lines such as chance. With `log_y`, the points are
+    geometric means, and the y axis may be logarithmic. The y axis always includes `y_bounds`.
     """
 
     file_stem: str

@@ -13,7 +13,7 @@ from posenc.report.scale import Scale
 
 CONFIDENCE = 0.95
 MIN_SEEDS = 3
-"""The minimum number of seeds for a confidence interval and for a verdict on a claim."""
+"""The minimum number of seeds for a verdict and, in result tables and figures, a t interval."""
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,9 @@ def _train_lengths(value: Any, name: str) -> TrainLengths:
         return TrainLengths(limits=tuple((k, require_tokens(n, name)) for k, n in limits.items()))
     listed = value if isinstance(value, list) else [value]
     if not listed:
-        raise ConfigError(f"{name}: give at least one length, or omit the key to judge all lengths")
+        raise ConfigError(
+            f"{name}: give at least one length, or omit the key to judge the claim at all lengths"
+        )
     return TrainLengths(listed=tuple(require_tokens(n, name) for n in listed))
 
 

@@ -136,7 +136,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Trend:
-    """The least-squares slope of values or changes over log2 of the length or log10 of a parameter.
+    """The least-squares slope of values or changes against log2 of length or log10 of a parameter.
 
     `key` is "length" or the key of the parameter; `parameters` has the parameter's value for each
     of `points`. For ratios, the slope is that of the logarithm.

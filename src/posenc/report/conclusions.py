@@ -22,11 +22,11 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
     """Return the experiment's own text, the best encodings, and the perplexities relative to L."""
-    several = len({curves.evaluation_key for curves, _ in losses}) > 1
+    several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = _paragraphs(experiment.about.get("interpretation"))
     ratios = [_ratio_lines(curves) for curves, _ in losses]
     for (curves, rows), ratio_lines in zip(losses, ratios, strict=True):
-        setting = curves.setting + (f", {curves.evaluation_key}" if several else "")
+        setting = curves.setting + (f", {curves.evaluation_key}" if several_evaluations else "")
         lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratio_lines)]
     return [*lines, RATIO_TEXT] if any(ratios) else lines
 
@@ -46,9 +46,9 @@ def limitations(
         *_early_tokens_note(losses),
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
-        f" {describe_choice(experiment.evaluated, 'tokenizer')}. It can be compared within this"
-        " report, but not with perplexities per word or from another tokenizer. runs.csv has"
-        " perplexity per word and per byte.",
+        f" {describe_choice(experiment.evaluated, 'tokenizer')}. It can be compared between"
+        " the runs of a table, but not with perplexities per word, on another text or from another"
+        " tokenizer. runs.csv has perplexity per word and per byte.",
     ]
 
 
@@ -141,7 +141,10 @@ def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
             " difference, on which claims are judged, is significant."
         ]
     if len(seeds) > 1:
-        lines += ["Not all numbers come from the same seeds, so not all comparisons are paired."]
+        lines += [
+            "Not all numbers come from the same seeds; differences are paired over the seeds that"
+            " both sides have."
+        ]
     return lines
 
 
@@ -195,10 +198,10 @@ def _coverage_note(experiment: Experiment) -> list[str]:
         return []
     percent = floor(1000 * parts[0]) / 10
     return [
-        f"Because of an evaluation budget, as little as {percent:g}% of the text was scored, and"
-        " a different part of it at each length. Compare encodings at the same length, but not one"
-        " length with another; S and the fraction explained by early tokens compare lengths and are"
-        " not reliable here."
+        f"Because of an evaluation budget, as little as {percent:g}% of the text was scored and,"
+        " except with fixed targets, a different part of it at each length. Compare encodings at"
+        " the same length, but not one length with another; S and the fraction explained by early"
+        " tokens compare lengths and are not reliable here."
     ]
 
 
@@ -233,7 +236,7 @@ def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
         if few:
             lines.append(
                 f"{name}: at {few[0]:.0f} tokens and above, fewer than {MIN_WINDOWS} full windows"
-                f" are scored ({plural(windows[few[-1]], 'window')} of {few[-1]:.0f} tokens), so a"
-                " few passages determine the result."
+                f" fit in the evaluated text ({plural(windows[few[-1]], 'window')} of"
+                f" {few[-1]:.0f} tokens), so a few passages determine the result."
             )
     return lines

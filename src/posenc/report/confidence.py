@@ -33,7 +33,7 @@ class Band:
 
     @property
     def description(self) -> str:
-        """A description of `low` and `high`; empty if both equal the mean."""
+        """A description of `low` and `high`; empty if there are fewer than two seeds."""
         if self.seeds <= 1:
             return ""
         if self.seeds < MIN_SEEDS:

@@ -60,7 +60,7 @@ SWAP_NAMES = {
 
 @dataclass(frozen=True)
 class EvaluationKey:
-    """The fields that identify an evaluation row, except for its length."""
+    """The fields that identify an evaluation row, except for its length, `at_tokens` and budget."""
 
     data: str
     data_name: str

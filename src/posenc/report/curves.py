@@ -143,9 +143,9 @@ def evaluation_key(row: Row) -> EvaluationKey:
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each comparable row of the final weights that has a value for `quantity`.
 
-    If swaps were evaluated with another budget than the comparable rows without a swap, and there
-    are also rows without a swap for that budget, the rows without a swap are repeated as the swap
-    `none`, preferably with that budget.
+    If swaps were evaluated with a different budget than the comparable rows without a swap, and
+    there are also rows without a swap for that budget, the rows without a swap are repeated as the
+    swap `none`, preferably with that budget.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:

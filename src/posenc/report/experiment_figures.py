@@ -27,11 +27,11 @@ from posenc.report.table import records_csv
 MAX_LINES = 8
 """The maximum number of lines per subplot; the shortest and longest lengths are always shown."""
 BASE_CAPTION = (
-    "Lower is better; one line for each evaluation length. The dotted lines labeled “bound” are the"
-    " smallest bases for this head dimension at which a key similar to the query is expected to"
-    " score higher than a random key at every distance up to L or 2L (Men et al. 2024,"
-    " arXiv:2405.14591, eq. 9); a smaller base cannot support that length. Below 2 L / pi, every"
-    " channel pair rotates by about a quarter of a circle or more in L tokens, and models"
+    f"Lower is better; one line for each of up to {MAX_LINES} evaluation lengths. The dotted lines"
+    " labeled “bound” are the smallest bases for this head dimension at which a key similar to the"
+    " query is expected to score higher than a random key at every distance up to L or 2L (Men et"
+    " al. 2024, arXiv:2405.14591, eq. 9); a smaller base cannot support that length. Below 2 L /"
+    " pi, every channel pair rotates by about a quarter of a circle or more in L tokens, and models"
     " extrapolate better (Liu et al. 2023, arXiv:2310.05209)."
 )
 PROTOCOL = "nonoverlapping"

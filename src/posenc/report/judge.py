@@ -23,8 +23,8 @@ class ClauseVerdict:
 
     `left` and `right` are means over `seeds` in the unit of the left side; `right` includes the
     factor `times`. For ratios, they are geometric means and `difference` is left / right - 1; for
-    relative changes, it is (1 + left) / (1 + right) - 1; otherwise left - right. `reason` explains
-    an outcome other than "holds" and "fails", except "premise not met"; see `Verdict.unmet`.
+    relative changes, it is (1 + left) / (1 + right) - 1; otherwise left - right. `reason` says why
+    the clause neither holds nor fails; for "premise not met", see `Verdict.unmet`.
     """
 
     clause: Clause
@@ -72,8 +72,8 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
     verdicts = []
     for length in sorted({length for _, lengths in lengths_by_clause for length in lengths}):
         clauses = [clause for clause, lengths in lengths_by_clause if length in lengths]
-        judged = tuple(_judge_clause(clause, length, experiment) for clause in clauses)
-        verdicts.append(Verdict(claim, length, judged))
+        results = tuple(_judge_clause(clause, length, experiment) for clause in clauses)
+        verdicts.append(Verdict(claim, length, results))
     if verdicts:
         return verdicts
     missing = (ClauseVerdict(clause, "not measured", NO_TRAIN_LENGTH) for clause in claim.clauses)
@@ -96,8 +96,8 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
     ends = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
     verdict = replace(
         verdict,
-        left=scale.in_unit(fmean(pairs.left)),
-        right=scale.in_unit(fmean(pairs.right)),
+        left=scale.to_unit(fmean(pairs.left)),
+        right=scale.to_unit(fmean(pairs.right)),
         difference=TInterval(scale.difference(interval.mean), *ends),
     )
     if pairs.error or interval.low is None or interval.high is None:
@@ -152,5 +152,5 @@ def _training_lengths(verdict: Verdict) -> set[int]:
     length = verdict.train_length
     if length is None:
         return set()
-    values = (value for judged in verdict.clauses for value in judged.clause.values)
+    values = (value for result in verdict.clauses for value in result.clause.values)
     return {length, *(value.train_length.tokens(length) for value in values)}

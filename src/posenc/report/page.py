@@ -7,7 +7,7 @@ images.
     Page("Benchmark", "How long does a step take?", sections).html()
 
 A block of a section is a `Table`, a `Figure` or one of the classes below. The templates in
-`templates/` escape every value and show text between backticks as code.
+`templates/` escape every value; their filter `code` shows text between backticks as code.
 """
 
 import gzip

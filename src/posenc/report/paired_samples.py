@@ -94,7 +94,7 @@ def _right_number(
 
 
 def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> NoVerdictError:
-    # The command adds the fewest new seeds that allow an interval.
+    # The command adds the fewest new seeds that allow a verdict.
     unused = [seed for seed in range(1, 2 * MIN_SEEDS + 1) if seed not in complete]
     seeds = sorted([*complete, *unused[: MIN_SEEDS - len(complete)]])
     command = train_command(experiment.command, {"seed": seeds})
@@ -144,8 +144,8 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it with a"
-            " larger ngram_order",
+            f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it again"
+            " under another name with a larger ngram_order",
         )
     same_text = [r for r in rows if _differ(r, row, CORPUS_KEYS) is None]
     if not same_text:
@@ -176,7 +176,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
         if a != b:
             raise NoVerdictError(
                 "not comparable",
-                f"the two sides were trained on different data ({_short(a)} and {_short(b)})",
+                f"the compared runs were trained on different data ({_short(a)} and {_short(b)})",
             )
     if left.row is None or right.row is None:
         return
@@ -189,7 +189,8 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
         a, b = left.row.get(key), right.row.get(key)
         raise NoVerdictError(
             "not comparable",
-            f"the two sides were scored on different tokens ({key} {_short(a)} and {_short(b)})",
+            "the compared rows were scored on different tokens"
+            f" ({key} {_short(a)} and {_short(b)})",
         )
 
 

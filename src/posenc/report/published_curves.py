@@ -41,7 +41,7 @@ def parse_published(value: Any) -> list[PublishedCurve]:
 def _parse_curve(item: Any, name: str) -> PublishedCurve:
     if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
         keys = ", ".join((*CURVE_KEYS, "train_length"))
-        raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selection keys")
+        raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selectors")
     if item["unit"] not in UNITS:
         hint = did_you_mean(str(item["unit"]), UNITS)
         raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")

@@ -53,7 +53,7 @@ QUANTITIES = {
         Quantity("loss", Scale("nats per token", "difference"), "row", itemgetter("loss")),
         Quantity(
             "accuracy",
-            Scale("fraction of answers", "difference"),
+            Scale("fraction of answer tokens", "difference"),
             "row",
             itemgetter("accuracy"),
             "tasks",

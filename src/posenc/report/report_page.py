@@ -28,10 +28,12 @@ NO_POSITIONS_TEXT = (
     " `evaluation.protocols='[nonoverlapping, by_position]'`."
 )
 RUNS_TEXT = (
-    "All numbers in this report were computed from the files of the runs, in the folders"
-    " `{name}/<run>/` of the output directory."
+    "All numbers in this report, except published ones, were computed from the files of the runs,"
+    " in the folders `{name}/<run>/` of the output directory."
 )
-NO_COMMAND_TEXT = "These runs have no plan.json; the settings of each run are in its config.yaml."
+NO_COMMAND_TEXT = (
+    "No posenc command was saved for these runs; the settings of each run are in its config.yaml."
+)
 COMMANDS_TEXT = (
     "The first command trains missing runs and keeps finished ones; the second rewrites this"
     " report."
@@ -45,9 +47,9 @@ TABLE_DESCRIPTIONS = {
     "blocks": "losses by block of text",
 }
 FORMAT_DESCRIPTIONS = {
-    "csv": "as numbers",
+    "csv": "as CSV",
     "md": "as Markdown",
-    "tex": "as LaTeX (uses booktabs)",
+    "tex": "as LaTeX (packages booktabs and, for claims, tabularx)",
     "png": "for screens",
     "svg": "for print",
 }
@@ -116,9 +118,9 @@ def _reproduction(results: Results) -> list[Block]:
         return [Paragraph(NO_COMMAND_TEXT)]
     provenance = (
         f"Created with posenc {posenc_versions(experiment.runs)} from data with the fingerprint"
-        f" {data_fingerprints(experiment.runs)}. A run's name ends with a hash of all settings that"
-        " affect its result; its config.yaml lists them. The same hash means the same run on every"
-        " machine."
+        f" {data_fingerprints(experiment.runs)}. A run's name ends with a hash of the settings that"
+        " determine its training; its config.yaml lists them. The same hash means the same run on"
+        " every machine."
     )
     commands = Commands([command, f"posenc report name={experiment.name}"])
     return [Paragraph(COMMANDS_TEXT), commands, Paragraph(provenance)]

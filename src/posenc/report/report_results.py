@@ -148,7 +148,7 @@ def finding(
 
 def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
     if any(run.config.get("debug") for run in runs):
-        yield "These are debug runs; their results are not meaningful."
+        yield "This report includes debug runs, whose results are not meaningful."
 
 
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:

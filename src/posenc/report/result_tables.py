@@ -40,7 +40,7 @@ TEXT_NOTE = (
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
     " window. Early tokens: the fraction of the gain from L to the longest length that is explained"
-    " by fewer tokens with little context; above 100%, the estimate exceeds the gain."
+    " by having fewer tokens with little context; above 100%, the estimate exceeds the gain."
 )
 FIXED_NOTE = (
     "Rows with fixed targets score the same tokens at every length, so only the context changes."
@@ -166,7 +166,8 @@ def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
 
 def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     sources = "; ".join(dict.fromkeys(curve.source for curve in published.values()))
-    return [f"Published rows are from other models on other data: {sources}."] if sources else []
+    note = f"Published rows are from other models, often on other data: {sources}."
+    return [note] if sources else []
 
 
 def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:

@@ -87,7 +87,7 @@ def natural_key(label: str) -> list[tuple[int, float, str]]:
 
 
 def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with their dotted paths, skipping constructor keys."""
+    """Yield the leaves of nested mappings with their dotted paths, except for CONSTRUCTOR_KEYS."""
     if not isinstance(node, dict):
         yield prefix, node
         return

@@ -77,7 +77,8 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
         raise NoVerdictError(
-            "not measured", f"{run.name} is not finished; run `{experiment.command}`"
+            "not measured",
+            f"{run.name} is not finished or has no timing.jsonl; run `{experiment.command}`",
         )
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
@@ -96,7 +97,7 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
         command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no such evaluation; run `{command}`, also for the other seeds",
+            f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
         )
     if quantity.source == "rows":
         return Sample(run, quantity.read(rows), rows[0], None)

@@ -58,7 +58,7 @@ class Scale:
             return math.log(value)
         return math.log1p(value) if self.kind == "change" else value
 
-    def in_unit(self, number: float) -> float:
+    def to_unit(self, number: float) -> float:
         """Convert a number on the comparison scale to `unit`."""
         if self.kind == "ratio":
             return exp(number)
@@ -75,6 +75,6 @@ class Scale:
     def multiply(self, number: float, times: float) -> float:
         """Return a number on the comparison scale multiplied by `times`.
 
-        A ratio itself is multiplied; of a relative change, the logarithm is multiplied.
+        For a ratio, `times` multiplies the ratio itself; for a relative change, the log ratio.
         """
         return number + math.log(times) if self.kind == "ratio" else number * times

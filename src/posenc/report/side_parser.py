@@ -34,7 +34,7 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
     if unknown := selector.keys() - known:
         key, keys = min(unknown), ("length", "train_length", *ROW_KEYS, *sorted(RUN_KEYS))
         raise ConfigError(
-            f"{name}: {key} is not a selection key{did_you_mean(key, keys)} (available:"
+            f"{name}: {key} is not a selector{did_you_mean(key, keys)} (available:"
             f" {', '.join(keys)}, and nested keys such as encoding.spectrum.base)"
         )
     if quantity.source == "timing" and row_keys:
@@ -44,7 +44,7 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
         )
     if quantity.source != "timing":
         row_keys = {"protocol": quantity.protocol, "swap": None, **row_keys}
-        protocol = PROTOCOLS.get(str(row_keys["protocol"]))  # None: another error, in check_claims
+        protocol = PROTOCOLS.get(str(row_keys["protocol"]))  # None if unknown; see check_claims
         if row_keys.get("stride") is not None and protocol and protocol.parameter is None:
             raise ConfigError(
                 f"{name}: stride={row_keys['stride']!r} selects nothing, because the protocol"
@@ -101,7 +101,7 @@ def _ngram(item: Mapping[str, Any], left: Side, name: str) -> Ngram:
         return Ngram(None)
     if not matches_type(item["ngram"], int) or item["ngram"] < 2:
         raise ConfigError(
-            f"{name}.ngram: {item['ngram']!r} must be an order such as 3, at least 2, or best"
+            f"{name}.ngram: {item['ngram']!r} must be an order of at least 2, such as 3, or best"
         )
     return Ngram(item["ngram"])
 
@@ -137,12 +137,12 @@ def _change(
     options: Mapping[str, Any], value: Value, selector: Mapping[str, Any], name: str
 ) -> Change:
     """Return the change from a baseline, which inherits keys that `change_from` does not set."""
-    changes = require_mapping(options["change_from"], f"{name}.change_from")
-    baseline = parse_value(value.quantity, {**selector, **changes}, f"{name}.change_from")
+    overrides = require_mapping(options["change_from"], f"{name}.change_from")
+    baseline = parse_value(value.quantity, {**selector, **overrides}, f"{name}.change_from")
     if baseline == value:
         raise ConfigError(
-            f"{name}.change_from: {dict(changes)!r} selects the value itself; give a selector that"
-            " differs, such as length: L"
+            f"{name}.change_from: {dict(overrides)!r} selects the value itself; give a selector"
+            " that differs, such as length: L"
         )
     if "fraction_of_published" not in options:
         return Change(value, baseline, None)
@@ -183,7 +183,7 @@ def _trend(
     if key not in values[0].selector or not matches_type(points, list[float]) or min(points) <= 0:
         raise ConfigError(
             f"{name}.trend: {key}={points!r} must be positive values of a numeric parameter of the"
-            " runs, because the slope is over their logarithm"
+            " runs, because the slope is with respect to their logarithm"
         )
     return Trend(key, sides, tuple(map(float, points)))
 

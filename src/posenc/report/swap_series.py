@@ -27,7 +27,7 @@ def merge_swaps(curve_sets: Sequence[CurveSet]) -> list[CurveSet]:
 
 def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
     """Return the curve sets of one measurement: unswapped sets, then merged sets."""
-    series = dict.fromkeys(
+    merged_keys = dict.fromkeys(
         (curves.train_length, curve.label)
         for curves in group
         if curves.evaluation_key.swap is not None
@@ -39,14 +39,14 @@ def _merge_group(group: Sequence[CurveSet]) -> list[CurveSet]:
         if curves.evaluation_key.swap is None
         and (
             len(curves.curves) > 1
-            or (curves.train_length, curves.curves[0].label) not in series
+            or (curves.train_length, curves.curves[0].label) not in merged_keys
             or any(other.evaluation_key.swap == NO_SWAP for other in group)
         )
     ]
-    return [*kept, *(_series(group, *key) for key in series)]
+    return [*kept, *(_merged_set(group, *key) for key in merged_keys)]
 
 
-def _series(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSet:
+def _merged_set(group: Sequence[CurveSet], train_length: int, label: str) -> CurveSet:
     """Return a set with a curve for each swap of the encoding `label`."""
     sources = sorted(
         (c for c in group if c.train_length == train_length and label in c.by_label), key=_sort_key

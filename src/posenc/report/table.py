@@ -27,8 +27,8 @@ MISSING = "-"
 Value = str | float | None
 CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
 STYLE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "undecided": "? "}
-FORMULA = re.compile(r"[=@]|[+-](?![\d.]+$|inf$|$)")
-"""Text that a spreadsheet would take for a formula; not a number."""
+FORMULA = re.compile(r"[=@]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$|$)")
+"""Matches text that a spreadsheet would read as a formula, unless it is a number."""
 RICH_STYLES = {
     "good": "bold green",
     "bad": "bold red",

@@ -25,12 +25,12 @@ from posenc.report.verdicts import OUTCOME_STYLES, claim_outcomes, summary, term
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
 BEST_SWAP_NOTE = (
-    "swap: a change of the encoding after training. *: the best swaps of each encoding. Other"
-    " lengths: --full."
+    "swap: a change of the encoding after training. *: the best swaps of each encoding. For other"
+    " lengths, use --full."
 )
 NOTE = (
-    "*: not statistically distinguishable from the best of its column. Intervals, reasons,"
-    " descriptions of labels, other tables and limitations: --full, or the page below."
+    "*: best of its column, or not statistically distinguishable from it. For intervals, reasons,"
+    " descriptions of labels, other tables and limitations, use --full or open the page below."
 )
 
 

@@ -100,10 +100,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title; `file_stem` names its files and `section` its section of a page.
+    """Panels under one title; `file_stem` names the files and `section` the section of the page.
 
-    `subtitle` describes the data, `caption` explains how to read the figure, and `csv` lists every
-    point.
+    `subtitle` describes the data, `caption` explains how to read the figure, and `csv` contains the
+    data.
     """
 
     section: str

@@ -27,11 +27,11 @@ COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="
 NUMBERS_NOTE = (
     "Left and right are means over seeds: geometric means for perplexity, speed and memory,"
     " arithmetic means for other quantities. Differences are paired by seed and have a Student's t"
-    " interval, of 95% unless the claim says otherwise. A claim holds if the whole interval is on"
+    " interval (95% unless the claim says otherwise). A claim holds if the whole interval is on"
     " the claimed side of the margin, fails if it is on the other side, and is undecided if the"
     f" interval includes the margin. Fewer than {MIN_SEEDS} seeds are too few for a verdict."
-    " `equal` is tested by two one-sided tests (TOST) at 5% each: it holds if the 90% interval,"
-    " which is shown, lies between the margins."
+    " `equal` is tested by two one-sided tests (TOST), by default at 5% each: it holds if the"
+    " interval, which is then a 90% interval, lies between the margins."
 )
 PREMISES_NOTE = (
     "A claim is judged only if the premises hold at the training lengths of its runs; otherwise its"
@@ -65,40 +65,40 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(texts)
 
 
-def number_texts(judged: ClauseVerdict | None) -> tuple[str, str, str]:
+def number_texts(result: ClauseVerdict | None) -> tuple[str, str, str]:
     """Return left, right, and the difference with its interval; empty strings if not measured."""
-    if judged is None or judged.left is None or judged.right is None or judged.difference is None:
+    if result is None or result.left is None or result.right is None or result.difference is None:
         return "", "", ""
-    difference, scale = judged.difference, judged.clause.scale
+    difference, scale = result.difference, result.clause.scale
     text = _difference_text(difference.mean, scale)
     if difference.low is not None and difference.high is not None:
         low, high = (_difference_text(end, scale) for end in (difference.low, difference.high))
         text += f" ({low} to {high})"
-    return _value_text(judged.left, scale), _value_text(judged.right, scale), text
+    return _value_text(result.left, scale), _value_text(result.right, scale), text
 
 
-def comparison_text(judged: ClauseVerdict | None) -> str:
+def comparison_text(result: ClauseVerdict | None) -> str:
     """Return both sides, their difference and the number of seeds; empty if not measured."""
-    left, right, difference = number_texts(judged)
-    if judged is None or not difference:
+    left, right, difference = number_texts(result)
+    if result is None or not difference:
         return ""
-    seeds = len(judged.seeds)
+    seeds = len(result.seeds)
     return f"{left} vs. {right}: {difference}, {plural(seeds, 'seed')}"
 
 
-def reasons(verdict: Verdict, judged: ClauseVerdict | None) -> list[str]:
+def reasons(verdict: Verdict, result: ClauseVerdict | None) -> list[str]:
     """Return the reasons why a claim or one of its clauses neither holds nor fails."""
     texts = []
     for premise in verdict.unmet:
         where = "" if premise.train_length is None else f" at L = {premise.train_length}"
-        texts.append(f"premise “{premise.claim.statement}”{where}: {_first_difference(premise)}")
-    return [*texts, *([judged.reason] if judged and judged.reason else [])]
+        texts.append(f"premise “{premise.claim.statement}”{where}: {_describe_premise(premise)}")
+    return [*texts, *([result.reason] if result and result.reason else [])]
 
 
-def _first_difference(premise: Verdict) -> str:
+def _describe_premise(premise: Verdict) -> str:
     """Return the outcome of a premise, and the difference in its first clause with this outcome."""
-    judged = next(judged for judged in premise.clauses if judged.outcome == premise.outcome)
-    difference = number_texts(judged)[2].partition(" (")[0]
+    result = next(result for result in premise.clauses if result.outcome == premise.outcome)
+    difference = number_texts(result)[2].partition(" (")[0]
     return f"{premise.outcome} ({difference})" if difference else premise.outcome
 
 
@@ -196,35 +196,35 @@ def verdicts_csv(verdicts: Verdicts) -> str:
     kinds = {"premise": verdicts.premises, "claim": verdicts.claims}
     return records_csv(
         [
-            _record(kind, verdict, judged)
+            _record(kind, verdict, result)
             for kind, items in kinds.items()
             for verdict in items
-            for judged in verdict.clauses
+            for result in verdict.clauses
         ]
     )
 
 
-def _record(kind: str, verdict: Verdict, judged: ClauseVerdict) -> dict[str, object]:
-    clause = judged.clause
+def _record(kind: str, verdict: Verdict, result: ClauseVerdict) -> dict[str, object]:
+    clause = result.clause
     return {
         "kind": kind,
         "claim": verdict.claim.statement,
         "verdict": verdict.outcome,
         "train_length": verdict.train_length,
         "comparison": str(clause),
-        "outcome": judged.outcome,
-        "left": judged.left,
-        "right": judged.right,
+        "outcome": result.outcome,
+        "left": result.left,
+        "right": result.right,
         "unit": clause.scale.unit,
-        "difference": judged.difference and judged.difference.mean,
-        "low": judged.difference and judged.difference.low,
-        "high": judged.difference and judged.difference.high,
+        "difference": result.difference and result.difference.mean,
+        "low": result.difference and result.difference.low,
+        "high": result.difference and result.difference.high,
         "scale": "ratio - 1" if clause.scale.is_relative else "difference",
         "margin": clause.margin,
         "confidence": clause.interval_confidence,
-        "seeds": " ".join(map(str, judged.seeds)),
+        "seeds": " ".join(map(str, result.seeds)),
         "published": verdict.claim.published,
-        "reason": "; ".join(reasons(verdict, judged)) or None,
+        "reason": "; ".join(reasons(verdict, result)) or None,
     }
 
 
@@ -232,7 +232,7 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
     for verdict in verdicts:
         claim, clauses = verdict.claim, verdict.clauses
         only_clause = clauses[0] if len(clauses) == 1 else None
-        same_reason = len({judged.reason for judged in clauses}) == 1
+        same_reason = len({result.reason for result in clauses}) == 1
         yield _Row(
             verdict.outcome,
             verdict.train_length,
@@ -242,6 +242,6 @@ def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
             reasons=reasons(verdict, clauses[0] if same_reason else None),
             published=claim.published,
         )
-        for judged in clauses if only_clause is None else ():
-            reason = [judged.reason] if judged.reason and not same_reason else []
-            yield _Row(judged.outcome, "", str(judged.clause), "indented", judged, reason)
+        for result in clauses if only_clause is None else ():
+            reason = [result.reason] if result.reason and not same_reason else []
+            yield _Row(result.outcome, "", str(result.clause), "indented", result, reason)

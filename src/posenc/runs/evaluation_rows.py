@@ -1,9 +1,9 @@
 """The rows of `evaluation.json`, and the choice of rows that can be compared.
 
-A row is one measurement: the mean loss of one protocol at one length. Its budget (`budget_tokens`
-and `budget_seconds` of the evaluation) limits how many targets it scores. A run evaluated with
-several budgets has several rows for one measurement, but a mean over seeds, or the best value of a
-column, is meaningful only among rows that scored the same tokens.
+A row is the result of a measurement: the mean loss of one protocol at one length. Its budget
+(`budget_tokens` and `budget_seconds` of the evaluation) limits how many targets are scored. A run
+evaluated with several budgets has several rows for one measurement, but a mean over seeds, or the
+best value of a column, is meaningful only among rows that scored the same tokens.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ MEAN_OVER = {
     "perplexity_per_word": "words",
     "perplexity_per_byte": "bytes",
 }
-"""Metric -> the count by which the row's `sum` is divided to get it (a perplexity: its log)."""
+"""Metric -> the field by which a row's `sum` is divided to get it (or the log of a perplexity)."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 

@@ -46,7 +46,7 @@ def disk_message(error: BaseException) -> str | None:
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:
     """Write `data` to `path` atomically: readers see either the old or the new file.
 
-    With `durable`, even after a crash of the machine, because the data is flushed to disk first.
+    With `durable`, this holds even if the machine crashes: the data is flushed to disk first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{token_hex(4)}")
@@ -131,8 +131,8 @@ def read_json(path: Path, default: Any = None) -> Any:
 def _parse(text: str) -> Any:
     """Parse JSON. Raises ValueError if it is invalid, or valid but not what posenc writes.
 
-    That is a duplicate key, a number that is not finite, an integer with more than MAX_DIGITS
-    digits, or a lone surrogate, which cannot be printed.
+    It never writes duplicate keys, numbers that are not finite, integers with more than MAX_DIGITS
+    digits, or lone surrogates, which cannot be printed.
     """
     value = _DECODER.decode(text)
     if "\\ud" in text.lower():

@@ -85,7 +85,9 @@ METRICS = RowTypes(
     ),
 )
 """The numbers that posenc logs in a row of `metrics.jsonl`; Lightning callbacks may add others."""
-RATES = ("tokens_per_second", "memory_mb")
+TIMING_KEYS = ("tokens_per_second", "memory_mb")
 TIMING = RowTypes(
-    dict.fromkeys(RATES, int | float), {"step": int, "seconds": int | float}, positive=RATES
+    dict.fromkeys(TIMING_KEYS, int | float),
+    {"step": int, "seconds": int | float},
+    positive=TIMING_KEYS,
 )

@@ -210,7 +210,7 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
         names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
         listed = join_first(names) if names else "none"
         raise ConfigError(
-            f"run={path}: no run in {outputs} has this prefix (its experiments: {listed})"
+            f"run={path}: no run in {outputs} has this prefix (experiments there: {listed})"
         )
     return open_run(matches[0] if matches else path)
 

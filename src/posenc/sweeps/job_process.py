@@ -139,7 +139,8 @@ class JobProcess:
             error = f"its process was killed ({signal.Signals(-code).name})"
             return status.replace(state="interrupted", error=error)
         if code in (LOST, FORK_SERVER_LOST) and status.state != "interrupted":
-            return status.replace(state="interrupted", error="its fork server died")
+            error = "its fork server or one of its ranks died"
+            return status.replace(state="interrupted", error=error)
         if code in DISK_MESSAGES:
             return status.replace(state="interrupted", error=DISK_MESSAGES[code])
         if code not in (FINISHED, LOST, FORK_SERVER_LOST, INTERRUPTED):

@@ -182,7 +182,7 @@ def _prepare_data(
 
 
 def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parameters: int) -> Job:
-    """Name the run, and add what planning determines to `values`, its plain configuration."""
+    """Return the job: its run directory, and `values` with the results of planning added."""
     digest = run_hash(identity(values, data.fingerprint))
     name = run_name(values, digest)
     planned = {
@@ -228,7 +228,7 @@ def _directory_problem(job: Job) -> PosencError | None:
         raise ConfigError(
             f"evaluation.at_tokens={missing}: {job.run.path} was trained past these token counts"
             f" without keeping the weights; use a different name=..., or delete the run with"
-            f" `posenc clean run={job.run.path}`"
+            f" `posenc clean run={job.run.path} --yes`"
         )
     return None
 

@@ -81,7 +81,7 @@ class PoolLauncher(Launcher):
 
 
 class _Launch:
-    """The state of one call of `PoolLauncher.launch`: waiting, active and ended runs."""
+    """The state of one call to `PoolLauncher.launch`: waiting, active and ended runs."""
 
     def __init__(
         self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: PlainDisplay
@@ -102,7 +102,7 @@ class _Launch:
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
-        # CUDA does not work in forked processes, nor do some libraries on macOS.
+        # CUDA may not work in forked processes, and neither do some libraries on macOS.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
     def run(self, interrupts: Sequence[float]) -> None:
@@ -193,7 +193,7 @@ class _Launch:
                 self.display.print(*final_message(process, outcome))
 
     def _record(self, planned: PlannedRun, status: Status) -> None:
-        """Record the outcome of a run for which this launcher has started no process."""
+        """Record a run that ended in another process, or whose process could not be started."""
         self.outcomes[planned.name] = status
         style = "yellow" if status.error else "green"
         self.display.print(f"· {status_line(planned.run, status)}", style)
@@ -228,8 +228,8 @@ class _Launch:
     def _work_done(self, planned: PlannedRun) -> float:
         """Return the completed fraction of a waiting run.
 
-        The fraction is cached, because a sweep may have thousands of runs, unless another process
-        is running the run.
+        The fraction is cached, because a sweep may have thousands of runs, and reread only for runs
+        that another process executes.
         """
         name = planned.name
         if name not in self.waiting_work or name in self.running_elsewhere:

@@ -76,7 +76,7 @@ class PlainDisplay:
 
 
 class TerminalDisplay(PlainDisplay):
-    """A progress bar for the sweep and a line per running run, below the permanent lines."""
+    """A progress bar for the sweep and a line per active run, below the permanent lines."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -93,7 +93,7 @@ class TerminalDisplay(PlainDisplay):
         lines = Table.grid(expand=True)
         lines.add_row(ProgressBar(total=1.0, completed=snapshot.work))
         lines.add_row(f"{snapshot.counts} · {_summary(snapshot)}")
-        self._live.update(Group(lines, _run_table(snapshot.rows)), refresh=True)
+        self._live.update(Group(lines, _progress_table(snapshot.rows)), refresh=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -183,7 +183,7 @@ def _summary(snapshot: Snapshot) -> str:
     return " · ".join(parts)
 
 
-def _run_table(rows: Sequence[ProgressRow]) -> Table:
+def _progress_table(rows: Sequence[ProgressRow]) -> Table:
     table = run_table(("phase",), ("loss", "tokens/s", "done", "left"))
     for row in rows:
         loss = "–" if row.loss is None else f"{row.loss:.3f}"

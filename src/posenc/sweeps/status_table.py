@@ -86,7 +86,7 @@ def _incomplete_copies(runs: Sequence[RunDirectory], statuses: Mapping[str, Stat
     return [
         Text(
             f"incomplete in W&B: {', '.join(names)} ({command} uploads the missing rows, and"
-            f" {command} --offline rewrites the offline files)"
+            f" {command} --offline recreates the offline files)"
         )
     ]
 
@@ -109,7 +109,7 @@ def _table(statuses: dict[str, Status]) -> Table:
 
 
 def _seconds_left(status: Status) -> float | None:
-    """Estimate the seconds that a running run still needs, from its average pace so far."""
+    """Estimate the seconds until an active run ends, from its average pace so far."""
     if status.state != "running" or not status.work_done:
         return None
     return status.seconds * (1 - status.work_done) / status.work_done

@@ -69,9 +69,10 @@ class SubmititLauncher(Launcher):
                     self.display.print(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
-            self.display.print(
-                f"jobs {ids} continue without this command; posenc status shows their progress"
-            )
+            if not self.local:  # Ctrl-C also reaches local jobs
+                self.display.print(
+                    f"jobs {ids} continue without this command; posenc status shows their progress"
+                )
             raise
         return outcomes
 

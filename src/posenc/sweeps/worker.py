@@ -18,7 +18,7 @@ POLL_SECONDS = 0.2
 
 
 class Worker:
-    """Runs one job when called. Raises RunError if the run ends without being finished.
+    """Runs one job when called. Raises RunError if the run does not finish.
 
     If a scheduler calls it again, the run resumes from its last checkpoint.
     """

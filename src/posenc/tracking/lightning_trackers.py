@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 class LightningTracker(Tracker, ABC):
     """Logs a run to `folder` in its run directory, with the same metric names as in W&B.
 
-    The folder is rewritten from the files of the run whenever a process opens the run. It therefore
-    has each step only once, no matter how often the run is interrupted or evaluated.
+    The folder is rewritten from the files of the run whenever a process opens the run. Each step of
+    training is therefore logged only once, no matter how often the run is interrupted or evaluated.
     """
 
     folder: str

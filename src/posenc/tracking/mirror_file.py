@@ -1,6 +1,6 @@
 """`mirror.json`: the record of what has been logged to the W&B run of a run directory.
 
-Also keeps W&B's offline files in one folder per run, which has the name of the run.
+Also keeps W&B's offline files in one folder per run, `wandb/run-<name>`.
 """
 
 import hashlib
@@ -70,7 +70,7 @@ class MirrorFile:
         self.logged_characters: int = contents.get("logged_characters", 0)
         self.has_file_sizes = "file_sizes" in contents
         self.file_sizes: dict[str, int] | None = contents.get("file_sizes")
-        _check(self.file, contents)
+        _check_contents(self.file, contents)
         if not self._is_own_run(self.run_id):
             raise RunError(
                 f"{self.file} names the W&B run {self.run_id}, which this run did not start on this"
@@ -157,10 +157,10 @@ class MirrorFile:
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
         swaps = swap_rows(results)
-        media = {MEDIA_KEY: _arrays_digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
+        digests = {MEDIA_KEY: _arrays_digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
         for kind, content in ((MEDIA_KEY, arrays), (SWAPS_KEY, swaps)):
-            if content and (self.newest(kind) or {}).get(kind) != media[kind]:
-                new_entries.append({kind: media[kind]})
+            if content and (self.newest(kind) or {}).get(kind) != digests[kind]:
+                new_entries.append({kind: digests[kind]})
         if new_entries:
             used_steps = [e["step"] for e in [*self.entries, *self.directory.metrics()[-1:]]]
             first_step = max(used_steps, default=0) + 1
@@ -188,7 +188,7 @@ def wandb_is_complete(directory: RunDirectory) -> bool | None:
         return False
 
 
-def _check(file: Path, contents: Mapping[str, Any]) -> None:
+def _check_contents(file: Path, contents: Mapping[str, Any]) -> None:
     """Raise RunError for an invalid identity, entry or file name in `mirror.json`."""
     identity = contents.get("identity", {})
     known = [key for key in IDENTITY_TYPES if key in identity]

@@ -25,7 +25,7 @@ class Inspection(NamedTuple):
 class Tracker:
     """Mirrors a run to a dashboard; by default, its methods do nothing.
 
-    The methods must not stop or delay the run or make it fail.
+    The methods must not stop the run, make it fail, or delay it for long.
     """
 
     def start(self, run: RunDirectory, config: DictConfig, job_type: JobType = "train") -> None:
@@ -37,7 +37,7 @@ class Tracker:
     def finish(self, failed: bool, error: str | None = None) -> None:
         """Log the evaluation results and close the tracked run as finished or failed.
 
-        An interrupted run is closed as failed, but without an `error`, which describes a failure.
+        A run that was asked to stop is closed as failed, but without an `error`.
         """
 
     def log_inspection(self, inspection: Inspection) -> None:

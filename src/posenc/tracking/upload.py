@@ -19,7 +19,7 @@ from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
 
-Outcome = Literal["uploaded", "rewritten", "complete", "running", "not started"]
+Outcome = Literal["uploaded", "rewritten", "complete", "running", "no checkpoint"]
 REPORT_JOB_TYPE = "report"
 
 
@@ -33,7 +33,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
     edited, or if `find_tracker` rejects its W&B entity.
     """
     if not permanent_rows(directory):
-        return "not started"
+        return "no checkpoint"
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:
             return "running"
@@ -105,7 +105,8 @@ def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTrac
     is_own_entity = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
     if not (offline or is_own_entity or is_trusted_destination(logger)):
         raise RunError(
-            f"the run belongs to the W&B entity {tracker.entity}, with which you have not trained"
-            f" on this machine; to upload it there, set WANDB_ENTITY={tracker.entity!r}"
+            f"you have not trained with the W&B mode, entity and project of this run"
+            f" ({tracker.entity}/{tracker.project}) on this machine; to upload it there, set"
+            f" WANDB_ENTITY={tracker.entity!r}"
         )
     return tracker

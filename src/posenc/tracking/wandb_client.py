@@ -145,9 +145,9 @@ def check_folder_settings() -> None:
     """
     import wandb
 
-    user = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb").expanduser()
+    config_dir = Path(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb").expanduser()
     default = wandb.Settings.model_fields["base_url"].default
-    server = _read_settings(user / "settings").get("base_url", default)
+    server = _read_settings(config_dir / "settings").get("base_url", default)
     harmless = {("base_url", os.environ.get("WANDB_BASE_URL") or server)}
     for file in (Path("wandb/settings"), Path(".wandb/settings")):
         settings = _read_settings(file).items()
@@ -178,11 +178,9 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     _try_to_stop_service()
     for unused in set(folder.glob(pattern)) - existing:
         shutil.rmtree(unused)
-    log.warning(
-        "W&B is not available online (%s); logging offline (upload later with `posenc sync %s`)",
-        reason,
-        folder.name,
-    )
+    is_inspection = init_kwargs.get("job_type") == "inspect"  # `posenc sync` uploads only runs
+    remedy = "" if is_inspection else f" (upload later with `posenc sync {folder.name}`)"
+    log.warning("W&B is not available online (%s); logging offline%s", reason, remedy)
     return None
 
 

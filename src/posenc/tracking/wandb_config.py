@@ -43,7 +43,7 @@ names in lower case, except for the name of a branch, a remote or a submodule.
 KEPT_VARIABLES = ("GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES")
 """Prefixes of the environment variables `GIT_...` that are passed on to git.
 
-The others, which git sets for its hooks, can name another repository, or programs to run.
+The others, some of which git sets for its hooks, can name another repository or programs to run.
 """
 MAX_DIFF_CHARACTERS = 1_000_000
 TOKEN_ORDER_KEYS = ("train_length", "seed", "tokens", "batch_tokens")
@@ -72,11 +72,11 @@ def wandb_id(*names: str) -> str:
     different names have different ids.
     """
     original = ".".join(names)
-    allowed = re.sub(r"[^A-Za-z0-9_.-]", "-", original)
-    if allowed == original and len(original) <= MAX_ID_LENGTH:
+    sanitized = re.sub(r"[^A-Za-z0-9_.-]", "-", original)
+    if sanitized == original and len(original) <= MAX_ID_LENGTH:
         return original
     digest = hashlib.sha256(original.encode()).hexdigest()[:8]
-    return f"{allowed[: MAX_ID_LENGTH - len(digest) - 1]}-{digest}"
+    return f"{sanitized[: MAX_ID_LENGTH - len(digest) - 1]}-{digest}"
 
 
 def run_id(run: RunDirectory) -> str:
@@ -112,7 +112,7 @@ def run_config(run: RunDirectory, config: DictConfig) -> dict[str, Any]:
 
 
 def variant(config: DictConfig) -> str:
-    """Return the encoding and its parameters, such as `rope spectrum.base=10000.0`."""
+    """Return the encoding and its parameters, such as `alibi slopes=authors trainable=False`."""
     values = {key: OmegaConf.select(config.encoding, key) for key in dotted_keys(config.encoding)}
     parameters = [
         f"{key}={value}"
@@ -123,7 +123,7 @@ def variant(config: DictConfig) -> str:
 
 
 def token_order_digest(config: DictConfig) -> str:
-    """Return a digest of the training tokens and their order.
+    """Return a digest of the settings that determine the training tokens and their order.
 
     Runs with the same digest can be compared pairwise.
     """

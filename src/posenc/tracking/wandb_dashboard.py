@@ -74,7 +74,7 @@ def build_workspace(
 
 
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
-    """Return the unsaved report; W&B identifies it by its title, which depends only on the name."""
+    """Return the unsaved report; `save` finds the saved one by the title, `posenc <experiment>`."""
     title = experiment.about.get("title") or experiment.name
     paragraphs = (
         experiment.about.get(key) for key in ("question", "interpretation", "limitations")
@@ -156,7 +156,7 @@ def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]
             *_ratio_panels(keys, group_by),
         ],
         "Loss by position": [*_position_panels(keys, group_by), *_position_media_panels(keys)],
-        "Cost against quality": _cost_panels(keys),
+        "Quality against cost": _cost_panels(keys),
         "Training": _training_panels(keys, group_by),
     }
 

@@ -76,7 +76,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
 def _costs(directory: RunDirectory) -> dict[str, float]:
     timing = directory.timing()
     quantities = [QUANTITIES[name] for name in COST_QUANTITIES] if timing else []
-    return {f"cost/{q.name}": q.scale.in_unit(q.read(timing)) for q in quantities}
+    return {f"cost/{q.name}": q.scale.to_unit(q.read(timing)) for q in quantities}
 
 
 def _benchmarks(directory: RunDirectory, config: DictConfig) -> dict[str, float]:

@@ -105,7 +105,7 @@ class WandbTracker(Tracker):
         if self.mode == "disabled":
             return
         run = self._directory = inspection.run
-        with self._failures_as_warnings():
+        with self._failures_as_warnings(can_sync=False):
             init_kwargs = self._init_kwargs("inspect", run, run_id(run), inspection.config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._run.log(_wandb_media(inspection), commit=True)
@@ -151,19 +151,20 @@ class WandbTracker(Tracker):
             log_checkpoint(run, self._directory)
 
     @contextmanager
-    def _failures_as_warnings(self) -> Generator[None]:
+    def _failures_as_warnings(self, *, can_sync: bool = True) -> Generator[None]:
         """Log a W&B failure as a warning and continue the run without W&B."""
         try:
             yield
         except (Exception, SystemExit) as error:
             abandon_run(self._run)
             self._run = None
+            experiment = experiment_folder(self._directory).name
+            remedy = f" (upload them later with `posenc sync {experiment}`)" if can_sync else ""
             log.warning(
-                "W&B failed (%s); %s continues without it, and its own files remain complete"
-                " (upload them later with `posenc sync %s`)",
+                "W&B failed (%s); %s continues without it, and its own files remain complete%s",
                 failure_reason(error),
                 self._directory.name,
-                experiment_folder(self._directory).name,
+                remedy,
             )
 
 

@@ -55,13 +55,13 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 
 
 def default_entity() -> str:
-    """Return the default entity of the W&B account. Raises RunError if W&B cannot be reached."""
+    """Return the default entity of the W&B account. Raises RunError if W&B fails."""
     try:
         with process_state_restored():
             check_folder_settings()
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
     except Exception as error:
-        raise RunError(f"W&B cannot be reached: {one_line(error)}; {REMEDY}") from None
+        raise RunError(f"cannot look up your W&B entity: {one_line(error)}; {REMEDY}") from None
 
 
 def _workspace_id(workspace: ws.Workspace) -> str:

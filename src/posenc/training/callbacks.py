@@ -39,13 +39,13 @@ def build_callbacks(config: DictConfig) -> list[pl.Callback]:
     for key in nodes:
         name = f"callbacks.{key}"
         callback = build(nodes[key], name=name, modules=modules)
-        if problem := _problem(callback, config):
-            raise ConfigError(f"{name}: {type(callback).__name__} cannot be used: {problem}")
+        if reason := _unsupported_reason(callback, config):
+            raise ConfigError(f"{name}: {type(callback).__name__} cannot be used: {reason}")
         callbacks.append(callback)
     return callbacks
 
 
-def _problem(callback: pl.Callback, config: DictConfig) -> str | None:
+def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None:
     """Return why a callback cannot be used in a run, or None if it can."""
     for rejected, remedy in REJECTED.items():
         if isinstance(callback, rejected):

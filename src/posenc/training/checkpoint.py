@@ -109,7 +109,7 @@ class Checkpoint:
             RowsDigest(rows).short_hexdigest(),
         ):
             raise RunError(
-                f"the rows of {run.metrics_file} up to step {self.step} are not those with which"
+                f"the rows of {run.metrics_file} up to step {self.step} have changed since"
                 f" {self.path.name} was saved; restore the file, or delete {run.path} and train"
                 f" again"
             )
@@ -168,7 +168,7 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
     RunError if rows of its steps are missing, incomplete or out of order for every intact
-    checkpoint, or if the rows are not those with which the checkpoint was saved.
+    checkpoint, or if the rows have changed since the checkpoint was saved.
     """
     rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
     steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)
@@ -186,8 +186,9 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
         )
     if checkpoint is not None:
         raise RunError(
-            f"{run.metrics_file} has no row for step {first_missing}, but the oldest checkpoint is"
-            f" from step {checkpoint.step}; restore the file, or delete {run.path} and train again"
+            f"{run.metrics_file} has no row for step {first_missing}, but the oldest intact"
+            f" checkpoint is from step {checkpoint.step}; restore the file, or delete {run.path}"
+            f" and train again"
         )
     if list_checkpoints(run.checkpoints):
         log.warning("no checkpoint is intact; training starts from step 0")

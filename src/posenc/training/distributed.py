@@ -23,7 +23,7 @@ class ProcessGroupLost(PosencError):
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Join the process group that torchrun's environment variables define; leave it on exit.
+    """Join the process group that torchrun's environment variables define; leave it at the end.
 
     Raises ProcessGroupLost if another process of the group ends early.
     """

@@ -128,8 +128,8 @@ def _out_of_memory_error(
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (
             f"set micro_batch_tokens={smaller * length} retry=true, which needs less memory and"
-            f" changes the result only by rounding (dropout and randomized positions also get other"
-            f" random numbers)"
+            f" changes the result only by rounding (dropout and randomized positions also draw"
+            f" different random numbers)"
         )
     elif not has_checkpoint:
         remedy = "use a smaller model or train_length, or a device with more memory"

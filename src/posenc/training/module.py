@@ -136,9 +136,12 @@ def validation_loss(
                 if index < len(batches):
                     total += losses.sum(dtype=torch.float64).item()
         except torch.OutOfMemoryError as error:
+            remedy = "rerun the command with retry=true when nothing else is using the device"
+            if batch_size > 1:
+                smaller = batch_size // 2 * inputs.shape[1]
+                remedy = f"set evaluation.batch_tokens={smaller} retry=true"
             raise RunError(
-                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; set"
-                f" evaluation.batch_tokens={max(1, batch_size // 2) * inputs.shape[1]} retry=true"
+                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; {remedy}"
             ) from error
     model.train()
     return all_reduce_sum(total).item() / int((targets != IGNORE_INDEX).sum())

@@ -35,7 +35,7 @@ def optimizer_factory(config: DictConfig) -> OptimizerFactory:
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the parameters as a group of matrices and a group of vectors without weight decay."""
+    """Return two groups: parameters of two or more dimensions, and without weight decay, others."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.ndim >= 2]},
@@ -53,7 +53,7 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Fused AdamW (Loshchilov & Hutter 2019, arXiv:1711.05101).
 
-    Weight decay applies to matrices, not to norms, biases and other vectors.
+    Weight decay applies to parameters with two or more dimensions (`parameter_groups`).
     """
     _check_learning_rate(learning_rate)
     _check_betas_and_weight_decay(betas, weight_decay)
@@ -91,7 +91,7 @@ def lion(
 ) -> torch.optim.Optimizer:
     """Lion (Chen et al. 2023, arXiv:2302.06675), from the package pytorch-optimizer.
 
-    Weight decay applies to matrices. Raises ConfigError if the package is not installed.
+    Weight decay applies as in `adamw`. Raises ConfigError if the package is not installed.
     """
     _check_learning_rate(learning_rate)
     _check_betas_and_weight_decay(betas, weight_decay)
@@ -119,8 +119,8 @@ def muon(
     _check_betas_and_weight_decay(betas, weight_decay)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    others = [p for _, p in named if id(p) not in chosen]
+    matrix_ids = {id(p) for p in matrices}
+    others = [p for _, p in named if id(p) not in matrix_ids]
     optimizers: list[torch.optim.Optimizer] = []
     if matrices:
         optimizers.append(

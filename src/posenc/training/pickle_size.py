@@ -63,7 +63,7 @@ def check_checkpoint(path: Path) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        raise ValueError("its zip directory has an offset outside the file") from None
+        raise ValueError("its zip central directory has an offset outside the file") from None
 
 
 def check_pickle(data: bytes) -> None:
@@ -115,5 +115,5 @@ def _execute(opcode: Any, stack: list[_Value | None]) -> None:
         value.is_contained = True
         result.size += value.size
     if result.size > MAX_VALUES:
-        raise ValueError(f"it has more than {MAX_VALUES:,} values if shared ones count repeatedly")
+        raise ValueError(f"it has more than {MAX_VALUES:,} values, counting shared ones repeatedly")
     stack.append(result)

@@ -51,7 +51,7 @@ def build_scheduler(
 
 
 def cosine(step: int, total_steps: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
-    """Linear warmup, then half a cosine down to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
+    """Linear warmup, then cosine decay to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
     if not 0 <= min_lr_ratio <= 1:
         raise ValueError(f"min_lr_ratio={min_lr_ratio} must be between 0 and 1")
     warmup_steps = _warmup_steps(total_steps, warmup_fraction)
@@ -77,7 +77,7 @@ def cosine_restarts(
     lr_shrink: float,
     min_lr_ratio: float,
 ) -> float:
-    """Linear warmup, then cosines with warm restarts, as in fairseq's `cosine` schedule.
+    """Linear warmup, then cosine decay with warm restarts, as in fairseq's `cosine` schedule.
 
     This is SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the
     previous one, and its peak and minimum are `lr_shrink` times as high. All durations are in

@@ -17,10 +17,9 @@ from posenc.training.stop import StopRequest
 class Session:
     """A run and the objects that training and evaluating it require.
 
-    `encoding` is the run's encoding before training; `resolved` are the settings resolved when the
-    run started. `progress` receives the run's progress, and `stop` says whether the run should
-    stop. After each checkpoint, `log_metrics` receives the new rows of metrics, for example to
-    upload them.
+    `encoding` is the run's encoding before training; see `ResolvedSettings` for `resolved`.
+    `progress` receives the run's progress, and `stop` says whether the run should stop. After each
+    checkpoint, `log_metrics` receives the new rows of metrics, for example to upload them.
     """
 
     run: RunDirectory

@@ -1,12 +1,12 @@
 """Multi-query associative recall (MQAR): key-value pairs, then keys; what is the value of each?
 
-Arora et al. 2023 (arXiv:2312.04927, section 3): the keys are distinct, but the values need not be.
-A sequence of T tokens has T / `pair_tokens` pairs, followed by as many queries. A query is a key
-and its value, in a slot of two tokens. Slots follow the power law p(slot) ~ slot^(power - 1): if
-`power` is below 1, slots closer to the pairs are more likely. Unused slots are blank (in the
-paper's code, random tokens or zeros). Each query is for a random pair. The paper's code queries
-each pair once, but does not show the answers to the model; if it did, the last answer would follow
-by elimination.
+Arora et al. 2023 (arXiv:2312.04927, section 3). The keys are distinct; values may repeat (in the
+paper's code, they do not). A sequence of T tokens has T / `pair_tokens` pairs, followed by as many
+queries. A query is a key and its value, in a slot of two tokens. Slots follow the power law
+p(slot) ~ slot^(power - 1): if `power` is below 1, slots closer to the pairs are more likely. Unused
+slots are blank (in the paper's code, random tokens or zeros). Each query is for a random pair. The
+paper's code queries each pair once, but does not show the answers to the model; if it did, the last
+answer would follow by elimination.
 
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """

@@ -17,13 +17,13 @@ MAX_GROWTH = 100
 """The largest factor by which all steps of a normalizer or decoder together may lengthen a text.
 
 Those of published tokenizers lengthen it less than tenfold. A malicious file needs only a few dozen
-steps that each double the text to exhaust the memory.
+steps that each double the text to exhaust memory.
 """
 PROBE = f"def f(x):\n    return internationalization_of_42_names(x) + {24 * 'a'}{24 * ' '}"
 MAX_PROBE_SECONDS = 0.2
 """The CPU time within which PROBE must be encoded; published tokenizers take milliseconds."""
 STEP_GROWTH = {"ByteLevel": 4, "Precompiled": 10}
-"""The steps besides Replace that lengthen a text each time they are applied -> the largest factor.
+"""The largest growth factor of each step, other than Replace, that can lengthen a text repeatedly.
 
 Unicode normalization is not among them: applying it again changes nothing.
 """
@@ -79,7 +79,7 @@ def check_growth(serialized: dict[str, Any]) -> None:
         if growth > MAX_GROWTH:
             raise ConfigError(
                 f"the steps of its {part} can make a text {growth:.3g} times as long; at most"
-                f" {MAX_GROWTH} is allowed, because longer texts could exhaust the memory"
+                f" {MAX_GROWTH} is allowed, because longer texts could exhaust memory"
             )
 
 

@@ -48,8 +48,8 @@ class SubwordTokenizer(Tokenizer):
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids.
 
-        Long documents are encoded in pieces, which is faster and needs less memory, if that changes
-        no token.
+        If that changes no token, long documents are encoded in pieces, which is faster and needs
+        less memory.
         """
         batch: list[tuple[str, bool]] = []
         characters = 0
@@ -136,7 +136,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
 
 
 def _can_cut(serialized: dict[str, Any]) -> bool:
-    """Return whether documents can be cut at `_SAFE_CUT` without changing a token.
+    """Return whether documents can be cut at `_SAFE_CUT` without changing any token.
 
     This requires GPT-2's pre-tokenizer, and no earlier step that could act across a cut.
     """

@@ -58,13 +58,14 @@ class Tokenizer(ABC):
     def to_huggingface(self) -> HuggingFaceTokenizer:
         """Return a tokenizer of the `tokenizers` library with the same ids.
 
-        It encodes every text as `encode` does, unless special tokens are spelled out in the text.
+        With add_special_tokens=False, it encodes every text as `encode` does, unless special tokens
+        are spelled out in the text.
         """
 
     @classmethod
     @abstractmethod
     def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
-        """Return the tokenizer that `to_huggingface` represents."""
+        """Return the tokenizer whose `to_huggingface` returned `tokenizer`."""
 
     @property
     @abstractmethod

@@ -25,7 +25,7 @@ def longrope(
 
     Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper; if `factor`
     is set, this also applies up to L tokens. If `short_factor` is None, it is 1 for all pairs; if
-    `long_factor` is None, it is the NTK-aware s^(2i/(width-2)), the starting point of the paper's
+    `long_factor` is None, it is the NTK-aware s^(2i/(width-2)), a starting point of the paper's
     search. The paper's own form, which leaves the first tokens unchanged, is `encoding=longrope`.
     """
     frequencies, _ = geometric(width, train_length, length, base=base)

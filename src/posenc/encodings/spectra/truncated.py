@@ -16,7 +16,7 @@ def p_rope(
     appendix D).
     """
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
-    kept = _kept_pairs(width, fraction)
+    kept = _num_kept_pairs(width, fraction)
     return frequencies.where(torch.arange(width // 2) < kept, 0.0), attention_factor
 
 
@@ -25,7 +25,7 @@ def p_rope_reversed(
 ) -> Frequencies:
     """Keeps the int(fraction * width/2) lowest frequencies and sets the others to 0."""
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
-    dropped = width // 2 - _kept_pairs(width, fraction)
+    dropped = width // 2 - _num_kept_pairs(width, fraction)
     return frequencies.where(torch.arange(width // 2) >= dropped, 0.0), attention_factor
 
 
@@ -53,7 +53,7 @@ def half_truncated(
     return torch.cat([kept, torch.zeros_like(kept)]), 1.0
 
 
-def _kept_pairs(width: int, fraction: float) -> int:
+def _num_kept_pairs(width: int, fraction: float) -> int:
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction={fraction} must be from 0 to 1")
     return int(fraction * width / 2)

@@ -94,7 +94,7 @@ def draw_2d_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " minus the score between the token and itself (blue: lower); mean over heads."
     )
     axes = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "planes", "Scores in two dimensions", caption, axes, panels)
+    return map_figure("scores", "scores_2d", "Scores in two dimensions", caption, axes, panels)
 
 
 @torch.no_grad()
@@ -140,7 +140,8 @@ def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " over the heads of the first layer."
     )
     axes = (DISTANCE, "score relative to distance 0")
-    return formula_figure("decay", "expected", "Decay with distance", caption, axes, subplots)
+    title = "Decay with distance"
+    return formula_figure("decay", "expected_scores", title, caption, axes, subplots)
 
 
 def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:

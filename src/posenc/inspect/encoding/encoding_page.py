@@ -62,7 +62,7 @@ MATRIX_NOTE = (
     " receive 90% of the attention weight in a window of 4L tokens if only positions matter;"
     " minimum and maximum over heads."
     " Values, positions: the maximum score error at position 100,000, or at the last supported"
-    " position, if the encoding's values or the positions are rounded to that format."
+    " position, if queries, keys and biases, or the positions, are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
@@ -89,12 +89,12 @@ SEED_TOLERANCE = 1e-5
 def inspect_encodings(
     encodings: Sequence[InspectedEncoding], on_progress: Callable[[str], None]
 ) -> InspectionResults:
-    """Measure all encodings; `on_progress` is called with the name of each step."""
+    """Measure all encodings; `on_progress` is called with a description of each step."""
     results: dict[str, PropertyValues] = {}
     for inspected in encodings:
-        on_progress(inspected.label)
+        on_progress(f"measuring {inspected.label}")
         results[inspected.label] = measure(inspected)
-    on_progress("figures")
+    on_progress("drawing figures")
     names = ", ".join(results) if len(results) <= 6 else f"{len(results)} encodings"
     property_sections = {
         f"properties-{i}": f"Properties of {label}" for i, label in enumerate(results)
@@ -116,7 +116,7 @@ def inspect_encodings(
 
 
 def _finding(results: Mapping[str, PropertyValues]) -> str:
-    """Return which encodings decay fastest and slowest, by their shortest-range heads' windows."""
+    """Return which encodings decay fastest and slowest in their shortest-range heads."""
     name = score_properties.WINDOW_NAMES[0]
     values = {label: properties[name].value for label, properties in results.items()}
     windows = {label: v for label, v in values.items() if isinstance(v, int | float)}

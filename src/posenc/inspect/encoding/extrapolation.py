@@ -59,7 +59,7 @@ def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> Pr
         values, kind = [None if bias is None else bias.mT for bias in biases], "heads"
     trained, extended = values
     if trained is None or extended is None:
-        return PropertyValue(0.0, "nothing depends on positions")
+        return PropertyValue(0.0, "no position vectors or biases")
     return _fraction(exceeds_trained_range(trained, extended), kind)
 
 

@@ -2,8 +2,8 @@
 
 For frequencies f_0 .. f_{n-1}, the mean of cos(m f_k) is <p_a, p_b> / n at distance m = |a - b| (Su
 2021, kexue.fm/archives/8231). With f_k = theta(k / n), as n grows, it tends to the real part of the
-integral of exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound over
-all relative phases of query and key.
+integral of exp(i m theta(t)) over t from 0 to 1. The modulus of the integral is an upper bound for
+any relative phase of query and key that is the same at all frequencies.
 """
 
 import math
@@ -39,8 +39,8 @@ SPECTRA_CAPTION = (
 SUMS_CAPTION = (
     "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"
     " embeddings, or the expected score of identical tokens with a rotary encoding, as a fraction"
-    " of its value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound over"
-    " all relative phases of query and key."
+    " of its value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound for any"
+    " relative phase of query and key that is the same at all frequencies."
 )
 Array = np.ndarray
 NUM_QUADRATURE_NODES = 80
@@ -95,8 +95,8 @@ def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     caption = (
         "A pair of channels completes a period in one wavelength. Pairs to the right of L complete"
-        f" no period in training and reach new angles at {LONG_FACTOR}L. Frequencies of zero have"
-        " no wavelength."
+        f" no period in training and reach new angles at {LONG_FACTOR}L, unless a window or lower"
+        " frequencies in longer sequences prevent it. Frequencies of zero have no wavelength."
     )
     axes = ("Wavelength (tokens)", "pair of channels")
     return formula_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
@@ -148,8 +148,9 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             labels.setdefault(float(spectrum["base"]), []).append(inspected.label)
     if not labels:
         return None
-    trained = sorted({inspected.train_length for inspected in encodings})
-    lengths = [max(1, trained[0] // LONG_FACTOR), *trained, LONG_FACTOR * trained[-1]]
+    train_lengths = sorted({inspected.train_length for inspected in encodings})
+    shortest, longest = train_lengths[0], train_lengths[-1]
+    lengths = [max(1, shortest // LONG_FACTOR), *train_lengths, LONG_FACTOR * longest]
     lines = []
     for head_width in sorted({item.encoding.geometry.head_width for item in encodings}):
         bounds, base = [], 1.0

@@ -63,7 +63,7 @@ def bias_by_distance(
 
 @torch.no_grad()
 def bias_at_distances(encoding: Encoding, distance: Tensor, query_pos: float) -> Tensor | None:
-    """Return the bias [H, N] at distances [N] from `query_pos`, or None if there is no bias."""
+    """Return the values of the `bias` hook [H, N] at distances [N] from `query_pos`, or None."""
     head = torch.arange(encoding.geometry.heads)[:, None]
     pos_q = torch.full((1, 1), float(query_pos)).double()
     bias = encoding.at_layer(0).bias(head[..., None], distance.double()[None], pos_q)

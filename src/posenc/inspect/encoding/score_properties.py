@@ -1,4 +1,4 @@
-"""Properties of scores: whether they are relative, support several axes, and decay with distance.
+"""Properties of scores: shift invariance, number of axes, and decay with distance.
 
 Token content has unit variance. The expected score of identical tokens, E[s(x, x)], is exact if
 scores are bilinear in content: the samples are sqrt(d) times the rows of an orthogonal matrix and,
@@ -112,7 +112,7 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
 def _score_at(scores: Tensor, distance: int, content: str) -> PropertyValue:
     if distance >= scores.shape[-1]:
         return PropertyValue(None, f"the longest distance is {scores.shape[-1] - 1}")
-    description = f"expected score between a token and an {content} one {distance} tokens back"
+    description = f"expected score between a token and an {content} one at distance {distance}"
     return PropertyValue(scores[:, distance].mean().item(), f"{description}, mean over heads")
 
 

@@ -1,8 +1,8 @@
 """Properties of position vectors: uniqueness, magnitude, and linear relations between positions.
 
 A position vector [C] is what an encoding adds to a token embedding, or an all-ones query vector
-after rotation. If an encoding has none, its biases by distance [N, H] are measured instead (zeros
-for NoPE).
+after rotation. If an encoding has none, its biases by distance [N, H] (zeros for NoPE) are measured
+instead, except for linear relations and constant channels.
 """
 
 import torch
@@ -40,7 +40,7 @@ def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, kind = _vectors(inspected, MAX_SEARCHED_POSITIONS)
     repeat = first_repeat(vectors)
     if repeat is None:
-        description = f"{len(vectors)} {kind} all differ"
+        description = f"the vectors at all {len(vectors)} {kind} differ"
         return [PropertyValue(f"none up to {len(vectors) - 1}", description)]
     earlier, later = repeat
     return [
@@ -70,11 +70,11 @@ def measure_changes(inspected: InspectedEncoding) -> list[PropertyValue]:
     vectors, _ = _vectors(inspected, short_length)
     other = inspected.with_next_seed()
     other.encoding.train()  # so that random positions are drawn
-    in_longer, _ = _vectors(inspected, long_length, short_length)
+    long_vectors, _ = _vectors(inspected, long_length, short_length)
     other_vectors, _ = _vectors(other, short_length)
     length_change, seed_change = (
         (vectors - changed[: len(vectors)]).abs().max().item()
-        for changed in (in_longer, other_vectors)
+        for changed in (long_vectors, other_vectors)
     )
     lengths = f"{short_length} and {long_length} tokens"
     return [
@@ -98,7 +98,7 @@ def _max_at_far_position(inspected: InspectedEncoding, kind: str) -> PropertyVal
     if inspected.max_length is not None and inspected.max_length <= FAR_POSITION:
         return PropertyValue(None, f"the maximum length is {inspected.max_length}")
     if not inspected.has_1d_positions:
-        return PropertyValue(None, "coordinates are not distances along a sequence")
+        return PropertyValue(None, "coordinates are not positions in a sequence")
     pos = torch.arange(FAR_POSITION - 127, FAR_POSITION + 1)
     values = position_vectors(inspected.encoding, pos)
     if values is None:

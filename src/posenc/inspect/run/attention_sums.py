@@ -120,8 +120,8 @@ def head_rows(
         name: getattr(positions, name)[..., distances.first_query :].mean(-1) / positions.windows
         for name in MEANS
     }
-    compared = max(1, min(at_train_length.shape[-1] // 2, fractions.shape[-1]))
-    shift = total_variation(at_train_length, fractions, compared)
+    num_distances = max(1, min(at_train_length.shape[-1] // 2, fractions.shape[-1]))
+    shift = total_variation(at_train_length, fractions, num_distances)
     nearest = {"self": fractions[..., 0], "previous": fractions[..., 1]}
     columns = {**means, **nearest, "shift": shift}
     return tensor_rows({"length": fractions.shape[-1]}, ("layer", "head"), columns)

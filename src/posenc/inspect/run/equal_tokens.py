@@ -85,7 +85,7 @@ def normalized_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
 
 
 def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") -> list[Row]:
-    """Return the distance of two identical tokens in a sentence [T] at each depth.
+    """Return the distance between two identical tokens in a sentence [T] at each depth.
 
     The first rows compare two occurrences of a token in the sentence, the others the same positions
     in a sentence that consists of this token only. Raises ConfigError if no token is repeated.
@@ -115,9 +115,9 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
 def text_rows(
     model: Decoder, tokens: Tensor, train_length: int, precision: str = "float32"
 ) -> list[Row]:
-    """Return the mean distance of identical tokens in windows [n, T] of text at each depth.
+    """Return the mean distance between identical tokens in windows [n, T] of text at each depth.
 
-    `different` is the mean distance of different tokens. The later token of a pair determines
+    `different` is the mean distance between different tokens. The later token of a pair determines
     whether the pair is within or beyond the training length.
     """
     ranges = {"within L": (0, train_length), "beyond L": (train_length, tokens.shape[1])}

@@ -55,7 +55,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Cha
         caption=(
             "Means over the queries in the second half of windows of L, and over the queries beyond"
             " L in longer windows. The dashed line is the training length. If a head behaves the"
-            " same at both lengths, its curves coincide. Weights below"
+            " same at both lengths, its curves in both panels are equal. Weights below"
             f" {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=records_csv(rows),
@@ -129,7 +129,7 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
                 _head_style(style, n, 2),
                 tuple(PlotPoint(i + 1.0, zero_width_band(r[key])) for i, r in enumerate(values)),
             )
-            for n, (key, label) in enumerate((("initial", "before"), ("trained", "after training")))
+            for n, (key, label) in enumerate((("initial", "before"), ("trained", "after")))
         ]
         subplots.append(Subplot(f"{name} ({values[0]['quantity']})", tuple(lines), name))
     omitted = ""

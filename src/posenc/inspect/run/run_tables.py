@@ -59,11 +59,13 @@ EQUAL_NOTE = (
     " text: every token and its previous occurrence. different: pairs of different tokens."
 )
 GATES_NOTE = (
-    "The bias per token, ln f for a forget gate f; scores decrease by 1 over 1 / |mean| tokens."
-    " below half: the fraction of gates below 1/2."
+    "mean_log, std_log: mean and standard deviation of the bias per token, ln f for a forget gate"
+    " f; scores decrease by about 1 over 1 / |mean_log| tokens. below_half: the fraction of gates"
+    " below 1/2."
 )
 PARAMETERS_NOTE = (
-    "Root mean squares before and after training and of the change; learned.csv has every value."
+    "Root mean squares before and after training, and of the change; learned.csv has each value or,"
+    " for large parameters, each norm."
 )
 
 
@@ -159,14 +161,14 @@ def _region_table(scores: Sequence[Row]) -> InspectionTable:
 def _rotary_table(frequencies: Sequence[Row], train_length: int) -> InspectionTable:
     columns = ["length", "index", "frequency", "wavelength", "periods in L", "norm", "variation"]
     table_rows: list[list[Value]] = []
-    for (length, index), rows in _group(frequencies, "length", "index").items():
-        frequency = rows[0]["frequency"]
+    groups = _group(frequencies, "length", "index", "frequency")
+    for (length, index, frequency), rows in groups.items():
         wavelength = 2 * pi / frequency if frequency else None
         periods = train_length * frequency / (2 * pi)
         fractions = [_mean(rows, name) for name in ("norm", "variation")]
         table_rows.append([length, index, frequency, wavelength, periods, *fractions])
     title = "Rotary frequencies, mean over layers and heads"
-    return make_table("rotations", "rotary", title, columns, table_rows, ROTARY_NOTE, key_columns=2)
+    return make_table("rotations", "rotary", title, columns, table_rows, ROTARY_NOTE, key_columns=3)
 
 
 def _parameter_table(learned: Sequence[Row]) -> InspectionTable:

@@ -12,7 +12,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row
 
 MAX_VALUES = 1024
-"""A parameter with more values and several axes is summarized by its norms along the last axis."""
+"""A larger parameter with several dimensions is summarized by its norms along the last one."""
 
 
 def parameter_rows(initial: Encoding, trained: Encoding, length: int) -> list[Row]:
