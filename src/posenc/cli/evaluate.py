@@ -48,7 +48,9 @@ def run(arguments: Arguments) -> int:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
+    from posenc.model.device import flush_denormals
 
+    flush_denormals()
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations = [
         _build_evaluation(arguments, run, request, keys)
