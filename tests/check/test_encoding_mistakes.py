@@ -36,6 +36,26 @@ class NotCausal(Encoding):
         return q, k + k.flip(2)
 
 
+class FractionalLookback(Encoding):
+    def content_lookback(self):
+        return 0.5
+
+    def bias(self, head, distance, pos_q):
+        return -0.5 * distance
+
+
+class ListOfLimitations(Encoding):
+    limitations = ["any_length"]
+
+    def bias(self, head, distance, pos_q):
+        return -0.5 * distance
+
+
+class Exits(Encoding):
+    def bias(self, head, distance, pos_q):
+        raise SystemExit(0)
+
+
 class Misspelled(Encoding):
     def biass(self, head, distance, pos_q):
         return -0.5 * distance
@@ -236,6 +256,9 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("ComputeContentBias", 4, ["rename it to content_bias"]),
     ("InfiniteGradient", 0, ["the gradient of rate is not finite", "sqrt"]),
     ("Embedding", 1, ["Embedding.embedding", "rename it to embed"]),
+    ("FractionalLookback", 1, ["content_lookback returned float 0.5", "non-negative integer"]),
+    ("ListOfLimitations", 0, ["limitations = ['any_length']", "must map limitations"]),
+    ("Exits", 2, ["Exits.bias raised SystemExit"]),
 ]
 """Class, line of the mistake relative to the class statement, and parts of the message."""
 SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "train_length=16", "logger=none"]

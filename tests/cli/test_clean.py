@@ -32,6 +32,14 @@ def runs(small_job: list[str]) -> list[RunDirectory]:
     return runs
 
 
+def test_a_run_can_be_removed_from_within_its_directory(
+    runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs[0].path)
+    assert main(["clean", "run=.", "--yes"]) == 0
+    assert not runs[0].path.exists() and runs[1].path.exists()
+
+
 def files_in_outputs(run: RunDirectory) -> set[Path]:
     return set(run.path.parents[1].rglob("*"))
 

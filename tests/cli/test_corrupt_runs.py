@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from math import exp
@@ -81,6 +82,18 @@ def test_status_and_report_name_the_corrupt_file_of_a_run(
             file.unlink()
         else:
             file.write_bytes(before)
+
+
+def test_a_directory_whose_name_is_not_utf8_is_named(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(finished.path, finished.path.parent / os.fsdecode(b"rope-\xff"))
+    folder = [f"outputs_dir={finished.path.parents[1]}", "name=scratch"]
+    for command in (["status"], ["status", "--json"], ["report"], ["sync", "--offline"]):
+        assert main([*command[:1], *folder, *command[1:]]) in (0, 1)
+        output = capsys.readouterr()
+        assert re.search(r"rope-(\N{REPLACEMENT CHARACTER}|\\ufffd)", output.out + output.err)
+    assert (finished.path.parent / "report" / "index.html").is_file()
 
 
 @pytest.mark.slow

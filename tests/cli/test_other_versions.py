@@ -60,6 +60,17 @@ def test_a_run_of_an_earlier_version_resumes_without_a_digest_of_its_training_lo
     assert job([str(finished.path)]) == FINISHED
 
 
+def test_the_checkpoint_of_another_training_of_the_run_is_not_evaluated(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = list_checkpoints(finished.checkpoints)[0]
+    contents = {**last.load(), "metrics_digest": "0123456789abcdef"}
+    last.path.unlink()
+    save_checkpoint(finished.checkpoints, last.step, lambda path: torch.save(contents, path))
+    assert main(["evaluate", f"run={finished.path}", "evaluation.lengths=[24]"]) == 1
+    assert "is not the checkpoint with which" in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_resumed_run_uses_the_kernel_of_the_new_command(
     small_run: SmallRun, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,6 +98,15 @@ def test_rows_without_text_do_not_count_as_documents(folder: Path) -> None:
     assert all(len(list(corpus.documents(split))) == 100 for split in SPLITS)
 
 
+def test_a_file_that_changes_while_it_is_read_is_an_error(folder: Path) -> None:
+    corpus = TextCorpus(train="a.txt", test="b.txt")
+    corpus.digest()
+    corpus.check_unchanged()
+    (folder / "b.txt").write_text("changed\n")
+    with pytest.raises(ConfigError, match=r"'b\.txt' changed while it was read"):
+        corpus.check_unchanged()
+
+
 def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
     corpus = TextCorpus(paths="a.txt", test_fraction=0)
     assert corpus.splits() == ("train", "validation")
@@ -108,6 +117,7 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* cannot be combined with data.test"),
     ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
     ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist"),
+    ({"train": "/dev/null"}, "data.train: '/dev/null' is not a regular file"),
     ({"test": "*.rst"}, r"data.test: '\*.rst' matches no file"),
     ({"train": []}, "data.train is an empty list"),
     ({"train": "."}, r"data.train: '.' is a folder"),

@@ -151,6 +151,8 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=yarm"], "unknown option (nearest: yarn"),
         (["evaluation.swaps=[none,yarm]"], "unknown option (nearest: yarn"),
         (["evaluation.swaps=['yarn fctor=2']"], "unknown key evaluation.swap.fctor"),
+        (["evaluation.swaps=['none x=1']"], "none has no parameters"),
+        (["evaluation.swaps=['pi factor=2 factor=3']"], "sets factor more than once"),
         (["evaluation/swap=pi", "evaluation.swap.factor=0.5"], "factor=0.5 must be from 1 to"),
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be at least 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
@@ -215,6 +217,19 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     assert (spectrum.base, spectrum.factor, spectrum.beta_fast) == (500000, 4, 32)
     assert config.encoding.first.inner.spectrum._target_ == "posenc.encodings.spectra.geometric"
     assert changed.second == config.encoding.second
+
+
+def test_the_name_of_a_custom_swap_has_all_of_its_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "evaluation" / "swap" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    for factor in (2, 8):
+        file.write_text(
+            f"_target_: posenc.encodings.spectra.position_interpolation\nfactor: {factor}\n"
+        )
+        overrides = ["encoding=rope", "evaluation/swap=mine"]
+        config = compose("train", overrides, [tmp_path])
+        normalize_swaps(config, "mine", [tmp_path])
+        assert list(evaluation_swaps(config)) == [f"mine factor={factor}"]
 
 
 def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> None:

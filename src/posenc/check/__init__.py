@@ -51,7 +51,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
         verify_causality(encoding)
     except ConfigError:
         raise
-    except Exception as error:  # a user's encoding may raise anything
+    except (Exception, SystemExit) as error:  # a user's encoding may raise anything
         location = raising_line(error, encoding) or definition_location(type(encoding))
         raise ConfigError(
             f"{location}: {type(encoding).__name__}: {describe_error(error)}"

@@ -1,7 +1,7 @@
 """Finds mistakes in an encoding's class before any hook is called: names and signatures."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -27,6 +27,7 @@ def verify_definitions(encoding: Encoding) -> None:
     for part in parts(encoding):
         definition = type(part)
         _verify_names(definition)
+        _verify_limitations(part)
         for hook in HOOKS:
             _verify_signature(definition, hook)
             if hook in vars(part):
@@ -39,6 +40,15 @@ def verify_definitions(encoding: Encoding) -> None:
             f"{definition_location(type(encoding))}: {type(encoding).__name__} overrides no hook"
             f" that encodes positions, so it equals encoding=nope; override embed, rotate, bias,"
             f" content_bias, value_bias or window"
+        )
+
+
+def _verify_limitations(encoding: Encoding) -> None:
+    declared: Any = encoding.limitations
+    if not isinstance(declared, Mapping) or not all(isinstance(key, str) for key in declared):
+        raise ConfigError(
+            f"{definition_location(type(encoding))}: {type(encoding).__name__}.limitations ="
+            f" {declared!r} must map limitations, such as any_length, to reasons"
         )
 
 
@@ -82,7 +92,7 @@ def call_hook(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     versions = [argument._version for argument in arguments if isinstance(argument, Tensor)]
     try:
         result = getattr(encoding, hook)(*arguments)
-    except Exception as error:  # a user's code may raise anything
+    except (Exception, SystemExit) as error:  # a user's code may raise anything
         location = raising_line(error, encoding)
         raised = f"raised {describe_error(error)}" + (f" ({location})" if location else "")
         raised += _shapes(hook, arguments)

@@ -221,6 +221,9 @@ def _verify_mask_and_sink(encoding: Encoding, rows: slice, keys: slice) -> None:
         _verify_tensor(encoding, "mask", mask, torch.bool, (len(query), keys.stop))
         if not mask[query == key].all():
             raise _output_error(encoding, "mask", mask, "True for every query's own key")
+    lookback = call_hook(encoding, "content_lookback")
+    if type(lookback) is not int or lookback < 0:
+        raise _output_error(encoding, "content_lookback", lookback, "a non-negative integer")
     sink = call_hook(encoding, "sink")
     if sink is not None:
         dtype = sink.dtype if isinstance(sink, Tensor) and sink.is_floating_point() else None

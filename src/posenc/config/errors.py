@@ -14,7 +14,8 @@ MAX_WORD_LENGTH, MAX_MESSAGE_LENGTH = 500, 2000
 """The longest word and the longest message, in characters, that are printed in full."""
 _BIDIRECTIONAL_CODES = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # reorder the text
 _CONTROL_CODES = {*range(0x20), *range(0x7F, 0xA0), *_BIDIRECTIONAL_CODES} - {*map(ord, "\t\n")}
-_REPLACEMENTS = dict.fromkeys(_CONTROL_CODES, "\N{REPLACEMENT CHARACTER}")
+_SURROGATES = range(0xD800, 0xE000)  # in the names of files that are not UTF-8
+_REPLACEMENTS = dict.fromkeys({*_CONTROL_CODES, *_SURROGATES}, "\N{REPLACEMENT CHARACTER}")
 PATH_ERRORS = (
     errno.EACCES,
     errno.EEXIST,
@@ -79,8 +80,8 @@ def _without_middle(text: str, kept: int) -> str:
 def printable(text: str) -> str:
     """Return text with its control characters replaced, except for tabs and line breaks.
 
-    Characters that change the direction of text are also replaced. Text from the files of a run
-    could otherwise control the terminal.
+    Characters that change the direction of text, and surrogates, which cannot be printed, are also
+    replaced. Text from the files of a run could otherwise control the terminal.
     """
     return text.translate(_REPLACEMENTS)
 

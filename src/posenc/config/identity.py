@@ -1,7 +1,6 @@
 """The identity of a run: the settings that determine its training, and the hash that names it."""
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError
+from posenc.config.user_sources import source_hashes
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -133,18 +133,18 @@ def _check_name(config: DictConfig | dict[str, Any]) -> None:
 
 
 def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, str]:
-    """Map each user-defined target in a config group's node to a hash of its source code."""
+    """Map the user-defined targets in a config group's node, and the code they use, to hashes."""
     sources: dict[str, str] = {}
     path = node.get("_target_")
     if isinstance(path, str) and is_user_code(path, group):
         try:
-            source = inspect.getsource(import_target(node, group, modules))
+            hashes = source_hashes(import_target(node, group, modules))
         except (OSError, TypeError):
             raise ConfigError(
                 f"{group}._target_={path}: its source code, which is part of the run's identity,"
                 f" cannot be read; use a class or function that is defined in a Python file"
             ) from None
-        sources[path] = hashlib.sha256(source.encode()).hexdigest()
+        sources |= hashes
     for child in node.values():
         if isinstance(child, dict):
             sources.update(_user_sources(child, group, modules))

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
-from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options
+from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options, options
 from posenc.config.values import canonical
 
 SWAP_PREFIX = "evaluation.swap."
@@ -89,16 +89,31 @@ def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:
 def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfig | None]:
     """Parse `yarn factor=4` into its canonical name and its configuration node."""
     option, *parameters = entry.split() or [""]
-    if option == NO_SWAP and not parameters:
+    if option == NO_SWAP:
+        if parameters:
+            raise ConfigError(f"evaluation.swaps: '{entry}': {NO_SWAP} has no parameters")
         return NO_SWAP, None
+    keys = [parameter.partition("=")[0] for parameter in parameters]
+    if repeated := sorted({key for key in keys if keys.count(key) > 1}):
+        raise ConfigError(f"evaluation.swaps: '{entry}' sets {', '.join(repeated)} more than once")
     node = _swap_node(option, parameters, config_dirs)
     return _swap_name(option, node, config_dirs), node
 
 
 def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
+    """Return the option and the parameters that differ from its defaults.
+
+    The defaults of an option in `config_dirs` can change, so the name has all of its parameters.
+    """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
+    if option not in options(SWAP_GROUP):
+        defaults = {key: value for key, value in defaults.items() if key.startswith("_")}
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
-    changed = [f"{key}={value}" for key, value in values.items() if value != defaults.get(key)]
+    changed = [
+        f"{key}={value}"
+        for key, value in values.items()
+        if key not in defaults or value != defaults[key]
+    ]
     return " ".join([option, *sorted(word.replace(" ", "") for word in changed)])
 
 

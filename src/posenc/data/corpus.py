@@ -38,6 +38,10 @@ class Corpus(ABC):
     def split_digest(self, split: str) -> str:
         """Return a hash of everything that determines `documents(split)`."""
 
+    def check_unchanged(self) -> None:
+        """Raise ConfigError if a file has changed since `split_digest` read it."""
+        return
+
     def digest(self) -> str:
         """Return a hash of all splits."""
         return json_digest({split: self.split_digest(split) for split in self.splits()})

@@ -33,7 +33,19 @@ class DocumentFile(ABC):
     def content_key(self) -> tuple[str, ...]:
         """Everything that determines `documents()`: suffix, contents and column, not the path."""
         column = (self.column,) if self.tabular else ()
+        self._state = self._read_state()
         return (self.path.suffix, self._content_digest(), *column)
+
+    def check_unchanged(self) -> None:
+        """Raise ConfigError if the file has changed since `content_key` was computed."""
+        if self._read_state() != self._state:
+            raise ConfigError(
+                f"{self.label} changed while it was read; rerun the command when it is complete"
+            )
+
+    def _read_state(self) -> tuple[int, int, int]:
+        status = self.path.stat()
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _content_digest(self) -> str:
         with self.path.open("rb") as file:

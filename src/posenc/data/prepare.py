@@ -86,6 +86,7 @@ def _write_folder(
             tokenizer = tokenizer.train(corpus.documents("train"))
             on_progress(f"data: trained a tokenizer, vocabulary size {tokenizer.vocab_size:,}")
         _write_splits(partial, corpus, tokenizer, folder.name, on_progress)
+        corpus.check_unchanged()
         os.rename(partial, folder)
     except BaseException:
         shutil.rmtree(partial)

@@ -82,6 +82,10 @@ class TextCorpus(Corpus):
             {"files": [file.content_key for file in self._files[split]], "rule": rule}
         )
 
+    def check_unchanged(self) -> None:
+        for file in {file for files in self._files.values() for file in files}:
+            file.check_unchanged()
+
     def _part(self, document: str, split: str) -> str:
         if self._fractions is None:
             return document
@@ -127,6 +131,8 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
         raise ConfigError(f"{key}: '{pattern}' is a folder; pass its files: '{pattern}/*.txt'")
     if path.is_file():
         return [path]
+    if path.exists():
+        raise ConfigError(f"{key}: '{pattern}' is not a regular file; {_USAGE}")
     if not glob.has_magic(pattern):
         hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
         raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_USAGE}")

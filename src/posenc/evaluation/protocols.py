@@ -107,6 +107,9 @@ def check_protocols(config: DictConfig) -> None:
             f"evaluation.protocols: unknown protocol {', '.join(unknown)} (available:"
             f" {', '.join(PROTOCOLS)})"
         )
+    names = list(evaluation.protocols)
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        errors.append(f"evaluation.protocols: {', '.join(repeated)} is listed more than once")
     for name, protocol in PROTOCOLS.items():
         if protocol.parameter is not None:
             errors += _parameter_errors(config, name, protocol.parameter)

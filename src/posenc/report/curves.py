@@ -14,7 +14,9 @@ from omegaconf import OmegaConf
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.paths import NO_SWAP
+from posenc.data.build_data import data_source
 from posenc.data.tasks.task import Task
+from posenc.data.tasks.task_data import TaskData
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
 from posenc.report.experiment import Experiment, Row, Run
@@ -271,14 +273,23 @@ def _ngrams(
 
 
 def _chance(experiment: Experiment, data: str) -> float | None:
-    """Return the chance accuracy on a task that runs were trained on; None if unknown."""
+    """Return the chance accuracy on a task that runs were trained on; None if unknown.
+
+    It is unknown for custom tasks, and if this version generates other examples than the runs had.
+    """
     configs = (run.config for run in experiment.runs)
-    node = next((c["data"] for c in configs if c["planned"]["fingerprint"] == data), None)
-    try:
-        task = build(OmegaConf.create(node or {}), name="data")
-    except ConfigError:  # a custom task, or parameters of another posenc version
+    config = next((c for c in configs if c["planned"]["fingerprint"] == data), None)
+    if config is None:
         return None
-    return task.chance if isinstance(task, Task) else None
+    try:
+        if not isinstance(build(OmegaConf.create(config["data"]), name="data"), Task):
+            return None
+        source = data_source(OmegaConf.create({**config, "modules": []}))
+    except ConfigError:
+        return None
+    if not isinstance(source, TaskData) or source.fingerprint != data:
+        return None
+    return source.task.chance
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:

@@ -16,6 +16,7 @@ from posenc.config.errors import (
     abbreviate,
     describe_path_error,
     did_you_mean,
+    printable,
 )
 from posenc.config.paths import experiment_arguments, other_results
 from posenc.config.values import canonical
@@ -219,9 +220,9 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         try:
             runs.append(_read_run(directory))
         except RunError as error:
-            corrupt[directory.name] = abbreviate(_with_short_paths(str(error)))
+            corrupt[directory.name] = abbreviate(_with_short_paths(printable(str(error))))
         except OSError as error:
-            corrupt[directory.name] = _with_short_paths(describe_path_error(error))
+            corrupt[directory.name] = _with_short_paths(printable(describe_path_error(error)))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [

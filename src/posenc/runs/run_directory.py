@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError, RunError, printable
 from posenc.config.paths import OUTPUTS
 from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
@@ -38,7 +38,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.name = path.name
+        self.name = printable(path.name)
         self.config_file = path / "config.yaml"
         self.status_file = path / "status.json"
         self.metrics_file = path / "metrics.jsonl"
@@ -241,10 +241,11 @@ def run_paths(run: RunDirectory) -> list[Path]:
     run.check_name(run.config_dict())
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
-    folder, name = run.path.resolve().parent, glob.escape(run.path.resolve().name)
+    path = run.path.resolve()
+    folder, name = path.parent, glob.escape(path.name)
     reject_special_files([folder / "wandb"])
     local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
-    return [run.path, *sorted(local)]
+    return [path, *sorted(local)]
 
 
 def total_bytes(paths: list[Path]) -> int:

@@ -114,6 +114,15 @@ class Checkpoint:
                 f" again"
             )
 
+    def check_training(self, run: RunDirectory) -> None:
+        """Raise RunError if the run finished with other metrics than this checkpoint has."""
+        digests = self.load(mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
+        if None not in digests and digests[0] != digests[1]:
+            raise RunError(
+                f"{self.path} is not the checkpoint with which {run.name} finished; restore that"
+                f" one, or delete {run.path} and train again"
+            )
+
     def load_error(self, error: Exception) -> RunError:
         """Return the error for a file with the name of a checkpoint that this run cannot use."""
         # The rest of torch.load's message suggests weights_only=False, which runs code in the file.

@@ -1,0 +1,106 @@
+"""The source code that a user's class or function consists of, as hashes."""
+
+import ast
+import hashlib
+import inspect
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+
+
+def source_hashes(target: Any) -> dict[str, str]:
+    """Map a class or function, and what its code refers to by global names, to hashes.
+
+    These are functions, classes (such as base classes) and constants of the user's modules, and
+    those that they refer to in turn, each with its module and name. Constants are numbers, strings
+    and containers of them; other objects are left out. Raises OSError or TypeError if the source
+    code of `target` cannot be read.
+    """
+    source = inspect.getsource(target)
+    package, found = target.__module__.partition(".")[0], {_path(target): source}
+    pending = [target]
+    while pending:
+        for path, value in _references(pending.pop()):
+            if path in found or not _is_user_code(path, package):
+                continue
+            if inspect.isclass(value) or inspect.isfunction(value):
+                found[path] = _source(value)
+                pending.append(value)
+            elif (text := _constant_text(value)) is not None:
+                found[path] = text
+    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in found.items()}
+
+
+def _references(definition: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a class or function refers to in its module, and in modules that it imports."""
+    names = vars(sys.modules[definition.__module__])
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(definition)))
+    except (OSError, TypeError, SyntaxError):  # generated, or part of a longer expression
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names:
+            value = names[node.id]
+            if not isinstance(value, ModuleType):
+                yield _path(value, f"{definition.__module__}.{node.id}"), value
+        elif isinstance(node, ast.Attribute):
+            module = _module(node.value, names)
+            if module is not None and hasattr(module, node.attr):
+                value = getattr(module, node.attr)
+                if not isinstance(value, ModuleType):
+                    yield _path(value, f"{module.__name__}.{node.attr}"), value
+
+
+def _module(node: ast.expr, names: dict[str, Any]) -> ModuleType | None:
+    """Return the module that an expression such as `package.module` denotes, if any."""
+    value = None
+    if isinstance(node, ast.Name):
+        value = names.get(node.id)
+    elif isinstance(node, ast.Attribute) and (parent := _module(node.value, names)):
+        value = getattr(parent, node.attr, None)
+    return value if isinstance(value, ModuleType) else None
+
+
+def _path(value: Any, default: str = "") -> str:
+    """Return the module and name of a class or function; those of other values are `default`."""
+    if inspect.isclass(value) or inspect.isfunction(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return default
+
+
+def _is_user_code(path: str, package: str) -> bool:
+    """Return whether a path is in the target's package, or in a module that is not installed."""
+    top_level = path.partition(".")[0]
+    if top_level == package:
+        return True
+    file = getattr(sys.modules.get(top_level), "__file__", None)
+    if file is None or top_level == "posenc":
+        return False
+    return not any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+
+
+def _source(definition: Any) -> str:
+    try:
+        return inspect.getsource(definition)
+    except (OSError, TypeError):
+        return repr(definition)
+
+
+def _constant_text(value: Any) -> str | None:
+    """Return the same text for equal constants in every process, or None for other objects."""
+    if value is None or isinstance(value, int | float | complex | str | bytes):
+        return repr(value)
+    if isinstance(value, dict):
+        value = list(value.items())
+    if not isinstance(value, list | tuple | set | frozenset):
+        return None
+    texts = [text for item in value if (text := _constant_text(item)) is not None]
+    if isinstance(value, set | frozenset):
+        texts.sort()  # the order of sets differs between processes
+    return f"{type(value).__name__}{texts}" if len(texts) == len(value) else None
