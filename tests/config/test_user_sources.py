@@ -3,7 +3,7 @@
 import importlib
 import linecache
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,7 @@ class Mine(Base):
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
 SCALES = "FACTOR = 7\n"
-Hashes = Callable[..., dict[str, str]]
+Hashes = Callable[..., Mapping[str, str]]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
     package = tmp_path / "own_helpers"
     package.mkdir()
 
-    def compute(old: str = "", new: str = "") -> dict[str, str]:
+    def compute(old: str = "", new: str = "") -> Mapping[str, str]:
         (tmp_path / "own_mine.py").write_text(MINE.replace(old, new))
         (package / "__init__.py").write_text(HELPERS.replace(old, new))
         (package / "scales.py").write_text(SCALES.replace(old, new))

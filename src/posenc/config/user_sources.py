@@ -6,7 +6,8 @@ import inspect
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
 
-def source_hashes(target: Any) -> dict[str, str]:
+@lru_cache
+def source_hashes(target: Any) -> Mapping[str, str]:
     """Map a class or function, and what its code refers to by global names, to hashes.
 
     These are functions, classes (such as base classes) and constants of the user's modules, and
@@ -39,7 +41,7 @@ def source_hashes(target: Any) -> dict[str, str]:
 
 def _references(definition: Any) -> Iterator[tuple[str, Any]]:
     """Yield what a class or function refers to in its module, and in modules that it imports."""
-    names = vars(sys.modules[definition.__module__])
+    names = getattr(sys.modules.get(definition.__module__), "__dict__", {})
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(definition)))
     except (OSError, TypeError, SyntaxError):  # generated, or part of a longer expression

@@ -1,10 +1,11 @@
 """Builds the dataset that a configuration describes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
@@ -53,6 +54,23 @@ def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Toke
             " use another tokenizer"
         )
     return source, tokenizer
+
+
+def saved_task(config: Mapping[str, Any]) -> Task | None:
+    """Return the task that a run with this saved configuration was trained on.
+
+    Returns None for text, for custom tasks, and for tasks of which this version generates other
+    examples than the run had.
+    """
+    try:
+        if not isinstance(build(OmegaConf.create(config["data"]), name="data"), Task):
+            return None
+        source = data_source(OmegaConf.create({**config, "modules": []}))
+    except ConfigError:
+        return None
+    if not isinstance(source, TaskData) or source.fingerprint != config["planned"]["fingerprint"]:
+        return None
+    return source.task
 
 
 def evaluation_data(

@@ -9,14 +9,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from omegaconf import OmegaConf
-
-from posenc.config.components import build
-from posenc.config.errors import ConfigError
 from posenc.config.paths import NO_SWAP
-from posenc.data.build_data import data_source
-from posenc.data.tasks.task import Task
-from posenc.data.tasks.task_data import TaskData
+from posenc.data.build_data import saved_task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
 from posenc.report.experiment import Experiment, Row, Run
@@ -273,23 +267,11 @@ def _ngrams(
 
 
 def _chance(experiment: Experiment, data: str) -> float | None:
-    """Return the chance accuracy on a task that runs were trained on; None if unknown.
-
-    It is unknown for custom tasks, and if this version generates other examples than the runs had.
-    """
+    """Return the chance accuracy on a task that runs were trained on; None if unknown."""
     configs = (run.config for run in experiment.runs)
     config = next((c for c in configs if c["planned"]["fingerprint"] == data), None)
-    if config is None:
-        return None
-    try:
-        if not isinstance(build(OmegaConf.create(config["data"]), name="data"), Task):
-            return None
-        source = data_source(OmegaConf.create({**config, "modules": []}))
-    except ConfigError:
-        return None
-    if not isinstance(source, TaskData) or source.fingerprint != data:
-        return None
-    return source.task.chance
+    task = None if config is None else saved_task(config)
+    return None if task is None else task.chance
 
 
 def _without_shared_settings(curves: CurveSet) -> CurveSet:
