@@ -46,7 +46,13 @@ class Diverging(NoPE):
     def embed(self, x, pos):
         return x * self.factor
 
-class Broken(NoPE):  # passes the checks before training
+class Exits(NoPE):  # passes the checks before training, like the next one
+    def embed(self, x, pos):
+        if len(pos) > 7 and self.training:
+            raise SystemExit(0)
+        return x
+
+class Broken(NoPE):
     def embed(self, x, pos):
         return x if len(pos) <= 7 or not self.training else x * (1 // len([]))
 '''
@@ -128,6 +134,14 @@ def test_an_exception_in_an_encoding_is_reported_with_its_file_and_line(
     line = FAULTY_ENCODINGS.splitlines().index(code) + 1
     error = run.status().error
     assert error is not None and f"(user_faults.py, line {line}, embed)" in error
+
+
+def test_an_encoding_that_exits_during_training_fails_the_run(
+    small_run: SmallRun, user_module: Path
+) -> None:
+    run = small_run("encoding=nope", "encoding._target_=user_faults.Exits")
+    assert job([str(run.path), "--module", "user_faults"]) == FAILED
+    assert "SystemExit: 0 (user_faults.py" in str(run.status().error)
 
 
 @pytest.mark.slow

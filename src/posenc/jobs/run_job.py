@@ -75,7 +75,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         log.error("%s", error)
         progress.write(state="failed", error=abbreviate(one_line(error)))
         return FAILED
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's code may call sys.exit
         if message := disk_message(error):  # the run can resume once the disk can be written to
             log.error("%s\n%s", message, traceback.format_exc())
             with suppress(OSError):
@@ -105,7 +105,7 @@ def _log_digests(run: RunDirectory) -> dict[str, str]:
     }
 
 
-def _origin(error: Exception) -> str:
+def _origin(error: BaseException) -> str:
     """Return the innermost line of a traceback, if possible one outside site-packages."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if "site-packages" not in frame.filename]
@@ -142,7 +142,7 @@ def _run(
         with process_group(torch.device(resolved.device)):
             session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
             finished = _train_and_evaluate(session)
-    except Exception as exception:
+    except (Exception, SystemExit) as exception:
         error = describe_error(exception)
         raise
     finally:
