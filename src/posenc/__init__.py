@@ -1,7 +1,7 @@
 """posenc: how a positional encoding affects a Transformer, at its training length and beyond.
 
-`train`, `load` and `results` are the API for Python scripts and notebooks. Their exceptions have
-the messages that the commands print. All names are imported on first use.
+`train`, `load` and `results` are the API for Python scripts and notebooks. They raise exceptions
+with the same messages that the commands print. All names are imported lazily.
 """
 
 import importlib

@@ -32,7 +32,7 @@ class QueryBlock(NamedTuple):
     lse: Tensor
 
 
-def masks_later_keys(device: torch.device) -> bool:
+def supports_is_causal(device: torch.device) -> bool:
     """Return whether `forward` and `backward` support `is_causal` on a device."""
     operators = torch_operators.CPU_ATTENTION, torch_operators.CPU_ATTENTION_BACKWARD
     return device.type == "cpu" and None not in operators
@@ -45,7 +45,7 @@ def forward(
 
     v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
     and is -inf where a key is masked. With `is_causal`, keys after row i are not read for row i;
-    this requires `masks_later_keys`. The softmax is explicit on a GPU, because fused kernels need
+    this requires `supports_is_causal`. The softmax is explicit on a GPU, because fused kernels need
     an aligned bias in the dtype of q, and on a CPU if PyTorch lacks the private operator.
     """
     fused = torch_operators.CPU_ATTENTION

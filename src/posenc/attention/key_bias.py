@@ -25,7 +25,7 @@ def unsupported_reason(
 
     `unsupported_bias_reason` then checks the values of the bias.
     """
-    if not fused_sdpa.masks_later_keys(device):
+    if not fused_sdpa.supports_is_causal(device):
         return f"PyTorch's fused CPU attention is not available (device: {device.type})"
     if dtype != torch.bfloat16:
         return "the kernel rounds biases of distant keys, which is precise enough only in bfloat16"

@@ -148,8 +148,8 @@ HELP = {
           train_length                          L; extrapolation is measured at 4L
           seed                                  random seed of the weights
           run                                   a run directory, or a unique prefix of its name
-          experiment, size, name                with run: the experiment to search for that run;
-                                                without run: one of its finished runs
+          experiment, size, name                with run: search only this experiment for it;
+                                                without run: inspect one of its finished runs
           encoding, train_length, seed          with experiment, or a name that has runs: filters
                                                 that select one run
           lengths, windows                      with run: lengths besides L; windows per length

@@ -69,13 +69,14 @@ def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
 
 
 class NotRegularFileError(OSError):
-    """There is a folder, pipe, socket or device, or a symbolic link, in place of a file."""
+    """A regular file was expected, but there is a folder, symbolic link, pipe, socket or device."""
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a regular file and return its descriptor. Raises NotRegularFileError for anything else.
 
-    Does not block if `path` is a pipe whose other end no process has opened.
+    Follows symbolic links unless `flags` contains O_NOFOLLOW. Does not block if `path` is a pipe
+    whose other end no process has opened.
     """
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

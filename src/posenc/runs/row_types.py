@@ -13,8 +13,8 @@ Row = dict[str, Any]
 class RowTypes:
     """The types of the values in the rows of a file; keys of later versions are not checked.
 
-    `required` and `optional` map keys to a type or a union of types. The numbers of the keys in
-    `positive` must be above 0.
+    `required` and `optional` map keys to a type or a union of types. Values of the keys in
+    `positive` must be greater than 0.
     """
 
     def __init__(

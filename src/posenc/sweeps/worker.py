@@ -42,7 +42,7 @@ class Worker:
             raise RunError(f"{self.planned.name} is {status.state}: {status.error}")
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Stop the job, and return what submitit requeues; called at preemption or a time limit."""
+        """Stop the job and return what submitit requeues; called on preemption or timeout."""
         from submitit.helpers import DelayedSubmission
 
         self._process.terminate()

@@ -67,8 +67,8 @@ def evaluation_history(
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
-    Anything that differs from the run's defaults precedes the protocol: corpus, split, swap and
-    number of training tokens. The stride follows it. Two examples are
+    These precede the protocol: a corpus other than the run's own, a split other than validation, a
+    swap, and the number of training tokens before the end. The stride follows it. Two examples are
     `extrapolation/test/yarn/sliding-64/perplexity` and
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
@@ -139,7 +139,10 @@ def _position_curve(row: Row, config: DictConfig) -> str:
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """Return the row's corpus, split, swap and training tokens, omitting the run's defaults."""
+    """Return the row's corpus, split, swap and training tokens, except the usual ones.
+
+    These are the run's own corpus, the validation split, no swap and the final weights.
+    """
     other_corpus = row["data_name"] if row["data"] != config.planned.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None
     swap = row["swap"] and row["swap"].replace(" ", "-")

@@ -48,8 +48,8 @@ class SubwordTokenizer(Tokenizer):
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield arrays of ids.
 
-        If that changes no token, long documents are encoded in pieces, which is faster and needs
-        less memory.
+        Long documents are encoded in pieces, which is faster and needs less memory, if splitting
+        them does not change any token.
         """
         batch: list[tuple[str, bool]] = []
         characters = 0

@@ -48,7 +48,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return every figure that applies to at least one of the encodings."""
+    """Return the figure of Su's frequencies and every other one that applies to an encoding."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),
@@ -170,7 +170,7 @@ def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
     ]
     windows = effective_windows(inspected.encoding.at_layer(0), bias)
     marks = [
-        VerticalLine(n, f"{WINDOW_WEIGHT:.0%} in {n}", row=i)
+        VerticalLine(n, f"{WINDOW_WEIGHT:.0%} within {n} tokens", row=i)
         for i, n in enumerate((min(windows), max(windows)))
     ]
     return Subplot(inspected.label, tuple(lines), inspected.label, tuple(marks))
