@@ -24,7 +24,7 @@ from posenc.benchmark.subprocess_calls import answer_request
 from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import flush_denormals, select_device
+from posenc.model.device import flushed_denormals, select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.compilation import is_compiled
 from posenc.training.optimizer import optimizer_factory
@@ -128,8 +128,8 @@ def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
 
 
 def measure(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    flush_denormals()
-    return time_rounds(request) if "rounds" in request else measure_peak(request)
+    with flushed_denormals():
+        yield from time_rounds(request) if "rounds" in request else measure_peak(request)
 
 
 class BenchmarkedAttention:

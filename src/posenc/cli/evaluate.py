@@ -48,9 +48,8 @@ def run(arguments: Arguments) -> int:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
-    from posenc.model.device import flush_denormals
+    from posenc.model.device import flushed_denormals
 
-    flush_denormals()
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations = [
         _build_evaluation(arguments, run, request, keys)
@@ -58,7 +57,9 @@ def run(arguments: Arguments) -> int:
     ]
     console = Console(stderr=True)
     for evaluation in evaluations:
-        _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
+        with flushed_denormals():  # as in training
+            rows = evaluate_run(evaluation, console)
+        _print_rows(evaluation.run.name, rows)
     return 0
 
 

@@ -103,11 +103,16 @@ def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfi
 def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
     """Return the option and the parameters that differ from its defaults.
 
-    The defaults of an option in `config_dirs` can change, so the name has all of its parameters.
+    The defaults of an option in `config_dirs` can change, so the name has all of its parameters
+    that are numbers, strings or null.
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     if option not in options(SWAP_GROUP):
-        defaults = {key: value for key, value in defaults.items() if key.startswith("_")}
+        defaults = {
+            key: value
+            for key, value in defaults.items()
+            if key.startswith("_") or isinstance(value, dict | list)
+        }
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     changed = [
         f"{key}={value}"

@@ -41,7 +41,7 @@ from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOS
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import flush_denormals, select_device
+from posenc.model.device import flushed_denormals, select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.evaluation_rows import write_rows
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
@@ -65,7 +65,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     try:
         started = progress.status.started or time.time()
         progress.write(state="running", error=None, started=started)
-        with stop.handling_signals():
+        with stop.handling_signals(), flushed_denormals():
             finished = _run(run, modules, threads, progress, stop)
         digests = _log_digests(run) if finished else {}
     except ProcessGroupLost as error:
@@ -184,7 +184,6 @@ def _resolve_settings(
             f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
             f" with a GPU (retry=true), or delete {run.path} to train it here"
         )
-    flush_denormals()
     torch.set_num_threads(resolved.threads)
     validate_device_count(torch.device(resolved.device), local_world_size())
     log.info("posenc %s, %s", config.planned.posenc_version, resolved)

@@ -1,5 +1,8 @@
 """The device that a configuration selects, and how CPUs treat subnormal numbers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from omegaconf import DictConfig
 
@@ -12,13 +15,18 @@ def select_device(config: DictConfig) -> torch.device:
     return torch.device("cuda" if gpu else "cpu")
 
 
-def flush_denormals() -> None:
-    """Make this process, and the threads that it starts later, round subnormal numbers to zero.
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Within this context, this thread and those that it starts round subnormal numbers to zero.
 
     Intel CPUs are many times slower with them, and attention weights of distant keys with ALiBi are
     often subnormal.
     """
     torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def check_accelerator(config: DictConfig) -> None:

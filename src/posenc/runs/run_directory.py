@@ -1,6 +1,7 @@
 """The directory of a run: its files, and its deletion."""
 
 import glob
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.errors import ConfigError, RunError, printable
+from posenc.config.errors import ConfigError, RunError
 from posenc.config.paths import OUTPUTS
 from posenc.runs.evaluation_rows import read_evaluation, read_rows
 from posenc.runs.files import (
@@ -38,7 +39,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.name = printable(path.name)
+        self.name = os.fsencode(path.name).decode(errors="replace")
         self.config_file = path / "config.yaml"
         self.status_file = path / "status.json"
         self.metrics_file = path / "metrics.jsonl"

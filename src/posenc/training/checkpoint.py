@@ -114,9 +114,9 @@ class Checkpoint:
                 f" again"
             )
 
-    def check_training(self, run: RunDirectory) -> None:
+    def check_training(self, run: RunDirectory, run_hash: str) -> None:
         """Raise RunError if the run finished with other metrics than this checkpoint has."""
-        digests = self.load(mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
+        digests = self.load(run_hash, mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
         if None not in digests and digests[0] != digests[1]:
             raise RunError(
                 f"{self.path} is not the checkpoint with which {run.name} finished; restore that"
