@@ -64,7 +64,7 @@ def test_runs_on_this_machine_share_its_cores(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("posenc.sweeps.pool.cores", lambda: 4)
-    monkeypatch.setattr("posenc.sweeps.pool.gpus", list)
+    monkeypatch.setattr("posenc.runs.hardware.gpus", list)
     for devices, seeds, expected in ((1, "1", 1), (1, "1,2,3,4,5", 4), (2, "1,2,3,4,5", 2)):
         words = [*small_job, f"devices={devices}", f"seed={seeds}", "machine.seconds=0.01"]
         assert main(["plan", *words]) == 0

@@ -48,7 +48,6 @@ def run(arguments: Arguments) -> int:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
     from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
-    from posenc.model.device import flushed_denormals
 
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations = [
@@ -57,9 +56,7 @@ def run(arguments: Arguments) -> int:
     ]
     console = Console(stderr=True)
     for evaluation in evaluations:
-        with flushed_denormals():  # as in training
-            rows = evaluate_run(evaluation, console)
-        _print_rows(evaluation.run.name, rows)
+        _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
     return 0
 
 

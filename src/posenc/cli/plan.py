@@ -27,16 +27,17 @@ def run(arguments: Arguments) -> int:
     from posenc.benchmark.estimate import estimate_runs
     from posenc.benchmark.estimate_tables import as_json, print_estimates
     from posenc.benchmark.throughput import Machine, ThisMachine
-    from posenc.model.device import flushed_denormals
+    from posenc.runs.hardware import gpu_groups, gpus
     from posenc.sweeps.pool import PoolLauncher, concurrent_runs
 
     machine: Machine = build(machine_config, name="machine")
     launcher = build(settings.hydra.launcher, name="hydra.launcher")
     if isinstance(machine, ThisMachine) and isinstance(launcher, PoolLauncher):
         devices = max(config["devices"] for config in configs)
-        machine.concurrent_runs = concurrent_runs(launcher.jobs, len(configs), devices)
+        groups = gpu_groups(gpus(), devices)
+        machine.concurrent_runs = concurrent_runs(launcher.jobs, len(configs), devices, groups)
     torch.set_num_threads(1)  # faster than several threads for tensors of this size
-    with console.status("estimating"), flushed_denormals():  # as in training
+    with console.status("estimating"):
         estimates = estimate_runs(configs, machine)
     if "--json" in arguments.flags:
         print(json.dumps(as_json(estimates, machine), indent=2))

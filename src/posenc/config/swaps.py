@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
-from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options, options
+from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options, option_files
 from posenc.config.values import canonical
 
 SWAP_PREFIX = "evaluation.swap."
@@ -107,19 +107,13 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
     that are numbers, strings or null.
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
-    if option not in options(SWAP_GROUP):
-        defaults = {
-            key: value
-            for key, value in defaults.items()
-            if key.startswith("_") or isinstance(value, dict | list)
-        }
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
-    changed = [
-        f"{key}={value}"
-        for key, value in values.items()
-        if key not in defaults or value != defaults[key]
-    ]
-    return " ".join([option, *sorted(word.replace(" ", "") for word in changed)])
+    named = {key for key, value in values.items() if value != defaults.get(key)}
+    if option not in option_files(SWAP_GROUP):
+        scalars = {key for key, value in values.items() if not isinstance(value, dict | list)}
+        named |= {key for key in scalars if not key.startswith("_")}
+    words = [f"{key}={values[key]}".replace(" ", "") for key in named]
+    return " ".join([option, *sorted(words)])
 
 
 def _swap_node(option: str, parameters: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:

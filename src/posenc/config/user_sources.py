@@ -26,25 +26,25 @@ def source_hashes(target: Any) -> Mapping[str, str]:
     """
     source = inspect.getsource(target)
     package, found = target.__module__.partition(".")[0], {_path(target): source}
-    pending = [target]
+    pending = [(target, source)]
     while pending:
-        for path, value in _references(pending.pop()):
-            if path in found or not _is_user_code(path, package):
+        for path, value in _references(*pending.pop()):
+            if path in found or _is_library(path, package):
                 continue
             if inspect.isclass(value) or inspect.isfunction(value):
                 found[path] = _source(value)
-                pending.append(value)
+                pending.append((value, found[path]))
             elif (text := _constant_text(value)) is not None:
                 found[path] = text
     return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in found.items()}
 
 
-def _references(definition: Any) -> Iterator[tuple[str, Any]]:
+def _references(definition: Any, source: str) -> Iterator[tuple[str, Any]]:
     """Yield what a class or function refers to in its module, and in modules that it imports."""
     names = getattr(sys.modules.get(definition.__module__), "__dict__", {})
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(definition)))
-    except (OSError, TypeError, SyntaxError):  # generated, or part of a longer expression
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:  # there is no source, or it is part of a longer expression
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
@@ -76,15 +76,15 @@ def _path(value: Any, default: str = "") -> str:
     return default
 
 
-def _is_user_code(path: str, package: str) -> bool:
-    """Return whether a path is in the target's package, or in a module that is not installed."""
+def _is_library(path: str, package: str) -> bool:
+    """Return whether a path is in posenc or an installed package other than the target's."""
     top_level = path.partition(".")[0]
     if top_level == package:
-        return True
+        return False
     file = getattr(sys.modules.get(top_level), "__file__", None)
     if file is None or top_level == "posenc":
-        return False
-    return not any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+        return True
+    return any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
 
 
 def _source(definition: Any) -> str:

@@ -63,14 +63,13 @@ def saved_task(config: Mapping[str, Any]) -> Task | None:
     examples than the run had.
     """
     try:
-        if not isinstance(build(OmegaConf.create(config["data"]), name="data"), Task):
-            return None
-        source = data_source(OmegaConf.create({**config, "modules": []}))
+        task = build(OmegaConf.create(config["data"]), name="data")
     except ConfigError:
         return None
-    if not isinstance(source, TaskData) or source.fingerprint != config["planned"]["fingerprint"]:
+    if not isinstance(task, Task):
         return None
-    return source.task
+    data = TaskData(task, SymbolTokenizer(task.symbols))
+    return task if data.fingerprint == config["planned"]["fingerprint"] else None
 
 
 def evaluation_data(

@@ -93,13 +93,11 @@ class SplitFractions:
         forward to the nearest line start, unless the following part would then be empty.
         """
         size = len(document)
-        train_end = round(size * (1 - self.validation - self.test))
-        validation_end = round(size * (1 - self.test))
+        first_cut = round(size * (1 - self.validation - self.test))
+        second_cut = round(size * (1 - self.test))
+        train_end = validation_end = _next_line_start(document, second_cut, size)
         if self.validation:
-            train_end = _next_line_start(document, train_end, validation_end)
-        validation_end = _next_line_start(document, validation_end, size)
-        if not self.validation:
-            train_end = validation_end
+            train_end = _next_line_start(document, first_cut, second_cut)
         start, end = {
             "train": (0, train_end),
             "validation": (train_end, validation_end),

@@ -33,12 +33,12 @@ MAX_STARTS = 4
 """Maximum number of starts of a run whose process keeps being killed (usually out of memory)."""
 
 
-def concurrent_runs(jobs: int | None, num_runs: int, devices: int) -> int:
+def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Sequence[str]) -> int:
     """Return how many of `num_runs` runs, on `devices` GPUs or cores each, run at a time.
 
-    `jobs` limits their number; if it is None, the GPUs or cores of this machine do.
+    `jobs` limits their number; if it is None, the `groups` of GPUs or the cores do.
     """
-    slots = len(gpu_groups(gpus(), devices)) or max(1, cores() // devices)
+    slots = len(groups) or max(1, cores() // devices)
     return min(jobs or slots, max(1, num_runs))
 
 
@@ -92,9 +92,10 @@ class _Launch:
         self.waiting_work: dict[str, float] = {}
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
-        self.workers = concurrent_runs(pool.jobs, len(runs), self.devices)
+        self.workers = concurrent_runs(pool.jobs, len(runs), self.devices, self.gpus)
         # Counts finished runs too, so that a resumed sweep uses as many threads as before.
-        self.threads = max(1, cores() // concurrent_runs(pool.jobs, self.total, self.devices))
+        most_workers = concurrent_runs(pool.jobs, self.total, self.devices, self.gpus)
+        self.threads = max(1, cores() // most_workers)
         self.free_slots = list(range(self.workers))[::-1]
         self.active_jobs: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended_paces: list[Pace] = []
