@@ -1,4 +1,6 @@
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
             file = tmp_path / module / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-            record.append(f"{module}/{path},sha256={hash(text)},{len(text)}")
+            digest = urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
+            record.append(f"{module}/{path},sha256={digest},{len(text)}")
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir(exist_ok=True)
         lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0"]
@@ -100,6 +103,17 @@ def test_a_package_in_both_held_out_splits_is_refused() -> None:
 def test_an_overlap_above_1_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"max_overlap=1\.5"):
         PackagesCorpus([], [], 1.5)
+
+
+@pytest.mark.parametrize("text", ["x = 1\n", None])
+def test_a_file_that_was_changed_or_deleted_after_its_installation_is_an_error(
+    text: str | None, corpus: Callable[[float], PackagesCorpus], tmp_path: Path
+) -> None:
+    file = tmp_path / "first_dep" / "a.py"
+    file.unlink() if text is None else file.write_text(text)
+    assert list(corpus(0.7).documents("validation")) == [source("c")]
+    with pytest.raises(ConfigError, match=r"first_dep/a.py is not the file .* reinstall"):
+        list(corpus(0.7).documents("train"))
 
 
 def test_the_shipped_splits_name_packages_that_posenc_requires() -> None:

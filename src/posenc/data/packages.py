@@ -1,9 +1,10 @@
 """The Python source of the installed packages that posenc depends on, split by package."""
 
+import hashlib
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from hashlib import sha256
 from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 
@@ -28,7 +29,8 @@ class PackagesCorpus(Corpus):
     are compared in the order test, validation, train, and within a split by package name and path:
     if a training file is a near-duplicate of a held-out file, the held-out file is kept. The text
     depends on the installed versions, which constraints.txt pins, and is identified by the hashes
-    that pip recorded for its files.
+    that pip recorded for its files. `documents` raises ConfigError if a file does not match its
+    hash.
     """
 
     name = "python_packages"
@@ -128,13 +130,27 @@ def required_packages(name: str) -> dict[str, Distribution]:
 def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tuple[str, str]]:
     """Yield the path below site-packages and the text of each file that is a document."""
     for package, file in sources:
+        content = _installed_content(package, file)
         try:
-            content = Path(str(package.locate_file(file))).read_bytes()
             text = content.decode()
-        except (OSError, UnicodeDecodeError):
+        except UnicodeDecodeError:
             continue
         if text.strip() and len(content) <= _MAX_FILE_BYTES:
             yield file.as_posix(), text
+
+
+def _installed_content(package: Distribution, file: PackagePath) -> bytes:
+    """Read a file; raises ConfigError if it has been changed or deleted since it was installed."""
+    path = Path(str(package.locate_file(file)))
+    content = path.read_bytes() if path.is_file() else b""
+    if file.hash is not None:
+        digest = hashlib.new(file.hash.mode, content).digest()
+        if urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
+            raise ConfigError(
+                f"data=python_packages: {path} is not the file that was installed with"
+                f" {package.name} {package.version}; reinstall the package, or choose other data"
+            )
+    return content
 
 
 def _recorded_hash(package: Distribution, file: PackagePath) -> str:
@@ -142,10 +158,10 @@ def _recorded_hash(package: Distribution, file: PackagePath) -> str:
     if file.hash is not None:
         return file.hash.value
     path = Path(str(package.locate_file(file)))
-    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def _line_hashes(text: str) -> set[int]:
     """Return 64-bit hashes of the distinct non-blank lines, ignoring indentation."""
     lines = {line.strip() for line in text.splitlines()} - {""}
-    return {int.from_bytes(sha256(line.encode()).digest()[:8], "big") for line in lines}
+    return {int.from_bytes(hashlib.sha256(line.encode()).digest()[:8], "big") for line in lines}
