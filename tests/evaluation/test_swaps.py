@@ -1,5 +1,7 @@
 """A swap gives the loss of a model built with the swapped encoding."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -219,17 +221,38 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     assert changed.second == config.encoding.second
 
 
-def test_the_name_of_a_custom_swap_has_all_of_its_parameters(tmp_path: Path) -> None:
+@pytest.fixture
+def own_swap_name(tmp_path: Path) -> Callable[[str], str]:
+    """Returns the name of a swap from --config-dir with the given YAML text."""
     file = tmp_path / "evaluation" / "swap" / "mine.yaml"
     file.parent.mkdir(parents=True)
-    for factor in (2, 8):
-        file.write_text(
-            f"_target_: posenc.encodings.spectra.position_interpolation\nfactor: {factor}\n"
-        )
-        overrides = ["encoding=rope", "evaluation/swap=mine"]
-        config = compose("train", overrides, [tmp_path])
+
+    def name(text: str) -> str:
+        file.write_text(text)
+        config = compose("train", ["encoding=rope", "evaluation/swap=mine"], [tmp_path])
         normalize_swaps(config, "mine", [tmp_path])
-        assert list(evaluation_swaps(config)) == [f"mine factor={factor}"]
+        (name,) = evaluation_swaps(config)
+        return str(name)
+
+    return name
+
+
+def test_the_name_of_an_own_swap_has_all_of_its_parameters(
+    own_swap_name: Callable[[str], str],
+) -> None:
+    target = "_target_: posenc.encodings.spectra.position_interpolation\n"
+    assert own_swap_name(f"{target}factor: 2\n") == "mine factor=2"
+    assert own_swap_name(f"{target}factor: 8\n") == "mine factor=8"
+
+
+def test_the_name_of_an_own_swap_has_a_hash_of_each_list(
+    own_swap_name: Callable[[str], str],
+) -> None:
+    text = "_target_: posenc.encodings.spectra.longrope\nlong_factor: [1.0, 2.0]\nfactor: 2\n"
+    name = own_swap_name(text)
+    assert re.fullmatch(r"mine factor=2 long_factor=[0-9a-f]{8}", name)
+    assert own_swap_name(text.replace("2.0]", "3.0]")) != name
+    assert own_swap_name(text) == name
 
 
 def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> None:

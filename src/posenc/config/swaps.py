@@ -1,5 +1,7 @@
 """Evaluation swaps, which replace or wrap a trained encoding, for example its RoPE spectrum."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -103,17 +105,23 @@ def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfi
 def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
     """Return the option and the parameters that differ from its defaults.
 
-    The defaults of an option in `config_dirs` can change, so the name has all of its parameters
-    that are numbers, strings or null.
+    The defaults of an option in `config_dirs` can change, so the name has all of its parameters,
+    with a hash in place of each list or mapping.
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     named = {key for key, value in values.items() if value != defaults.get(key)}
     if option not in option_files(SWAP_GROUP):
-        scalars = {key for key, value in values.items() if not isinstance(value, dict | list)}
-        named |= {key for key in scalars if not key.startswith("_")}
+        named |= {key for key in values if not key.startswith("_")}
+        values = {key: _short_value(value) for key, value in values.items()}
     words = [f"{key}={values[key]}".replace(" ", "") for key in named]
     return " ".join([option, *sorted(words)])
+
+
+def _short_value(value: Any) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _swap_node(option: str, parameters: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
