@@ -43,7 +43,7 @@ class WandbTracker(Tracker):
     interrupted and resumed run remains a single W&B run in which each step occurs once. If
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
     the run was started and, online, posenc's code as an artifact. If `checkpoints` is true, the
-    final checkpoint of a finished run is also an artifact (online only). In a W&B sweep, the trial
+    final checkpoint of a finished run is also an artifact (online and `posenc sync`). In a W&B sweep, the trial
     is the W&B run instead.
     """
 

@@ -58,9 +58,10 @@ MATRIX_NOTE = (
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
     " position or distance. Score shift error: the maximum change of a score if all positions shift"
     " by 1,000, or as far as the maximum length allows. Equal at: the expected score between a"
-    " token and an identical token at that distance. Windows: the number of nearest tokens that"
-    " receive 90% of the attention weight in a window of 4L tokens if only positions matter;"
-    " minimum and maximum over heads."
+    " token and an identical token at that distance, mean over heads. Windows: the number of"
+    " nearest tokens that receive 90% of the attention weight in a window of 4L tokens if only"
+    " positions matter; minimum and maximum over heads. In both, a maximum length below 4L"
+    " replaces 4L."
     " Values, positions: the maximum score error at position 100,000, or at the last supported"
     " position, if queries, keys and biases, or the positions, are rounded to that format."
 )
@@ -78,7 +79,7 @@ IDEAL_NOTE = (
     " parentheses, the largest residual. 3: scores at 4L are finite and no value is outside the"
     " trained range; in parentheses, the fraction of frequencies, channels or heads outside it, or"
     " the maximum length. 4: another seed gives the same encoding; in parentheses, the change."
-    " 5: tokens may have two or three coordinates; in parentheses, the number of axes."
+    " 5: tokens may have two or three coordinates; in parentheses, how many (two are tried first)."
 )
 LINEAR_TOLERANCE = 1e-6
 """Smaller residuals of the float64 least-squares fit count as an exact linear relation."""
