@@ -13,6 +13,7 @@ from posenc.config.user_sources import source_hashes
 MINE = """
 import math
 import own_helpers.scales as scales
+import own_namespace.rates as rates
 from own_helpers import double
 from torch import nn
 
@@ -31,10 +32,11 @@ class Other:
 
 class Mine(Base):
     def bias(self, x, names=NAMES):
-        return slope() * double(x) * scales.FACTOR
+        return slope() * double(x) * scales.FACTOR * rates.RATE
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
 SCALES = "FACTOR = 7\n"
+RATES = "RATE = 5\n"
 Hashes = Callable[..., Mapping[str, str]]
 
 
@@ -46,13 +48,17 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     package = tmp_path / "own_helpers"
     package.mkdir()
+    namespace = tmp_path / "own_namespace"  # a package without __init__.py
+    namespace.mkdir()
 
     def compute(old: str = "", new: str = "") -> Mapping[str, str]:
         (tmp_path / "own_mine.py").write_text(MINE.replace(old, new))
         (package / "__init__.py").write_text(HELPERS.replace(old, new))
         (package / "scales.py").write_text(SCALES.replace(old, new))
+        (namespace / "rates.py").write_text(RATES.replace(old, new))
         linecache.clearcache()
-        for name in ("own_mine", "own_helpers", "own_helpers.scales"):
+        names = ("own_mine", "own_helpers", "own_helpers.scales", "own_namespace")
+        for name in (*names, "own_namespace.rates"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
         return source_hashes(importlib.import_module("own_mine").Mine)
@@ -62,7 +68,8 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
 
 def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
     own = {f"own_mine.{name}" for name in ("Mine", "Base", "slope", "SLOPE", "NAMES")}
-    assert set(hashes()) == {*own, "own_helpers.double", "own_helpers.scales.FACTOR"}
+    helpers = {"own_helpers.double", "own_helpers.scales.FACTOR", "own_namespace.rates.RATE"}
+    assert set(hashes()) == own | helpers
 
 
 @pytest.mark.parametrize(
@@ -75,6 +82,7 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ('"c"', '"d"'),
         ("2 * x", "3 * x"),
         ("FACTOR = 7", "FACTOR = 8"),
+        ("RATE = 5", "RATE = 6"),
     ],
 )
 def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(

@@ -132,7 +132,7 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"train": "broken.jsonl"}, "'broken.jsonl', line 1 is not JSON"),
     ({"train": "nested.jsonl"}, "'nested.jsonl', line 1 is not JSON"),
     ({"train": "twice.parquet"}, "'twice.parquet' has 2 columns named 'text'"),
-    ({"train": "list.jsonl"}, "'list.jsonl', line 1 is a list"),
+    ({"train": "list.jsonl"}, "'list.jsonl', line 1 is of type list"),
 ]
 
 

@@ -56,7 +56,7 @@ def test_ngram_models_that_were_scored_on_other_tokens_are_left_out(
     (path / "ngrams.json").write_text(json.dumps({"rows": [ngram | {"data": rows[0]["data"]}]}))
     write_report(tmp_path / "sweep", console, full=True)
     text = " ".join(printed(console).split())
-    assert "as little as 50% of the text was scored" in text
+    assert "as few as 50% of the targets were scored" in text
     assert "gram model" not in text
 
 

@@ -137,7 +137,7 @@ def test_the_page_has_the_experimental_setup(trial_report: SimpleNamespace, read
         "1,500,000 tokens per run",
         "python_stdlib (data f00dfeed)",
         "bpe (vocab_size 2048)",
-        "81,920 tokens scored at each length",
+        "81,920 tokens scored per length",
         "float32",
         "device cpu, threads 1",
         "rope: causal (requested)",

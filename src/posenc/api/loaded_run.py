@@ -32,8 +32,8 @@ from posenc.runs.run_directory import RunDirectory, find_run
 class LoadedRun:
     """A run: configuration, tokenizer and trained model, with methods to score and continue text.
 
-    Loading is safe for a run of unknown origin: components are built only from posenc and the
-    trusted `modules`, and weights are read without unpickling code.
+    Loading is safe for a run of unknown origin: components are built only from posenc, the trusted
+    `modules` and code that the user has trained with, and no code in the weights is executed.
     """
 
     def __init__(self, directory: RunDirectory, modules: Sequence[str] = ()) -> None:

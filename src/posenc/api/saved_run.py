@@ -62,7 +62,7 @@ def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:
 def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], None]) -> Dataset:
     """Return the dataset that a run was trained on.
 
-    Raises ConfigError with the `remedy` if the corpus or tokenizer has changed since then. In that
+    Raises ConfigError with the `remedy` if the data or tokenizer has changed since then. In that
     case, nothing is written: a configuration from someone else may name private files, and its
     `cache_dir` a folder that they can read.
     """
@@ -71,7 +71,7 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
     current = source.fingerprint if is_task else fingerprint(*source)
     if current != config.planned.fingerprint:
         raise ConfigError(
-            f"the corpus has changed since the run was trained (its fingerprint was"
+            f"the data or the tokenizer has changed since the run was trained (the fingerprint was"
             f" {config.planned.fingerprint} and is now {current}); {remedy}"
         )
     return source if is_task else prepare(*source, Path(config.cache_dir), on_progress)

@@ -4,9 +4,10 @@ A request with the key `rounds` asks for times, and any other request for peak m
 are JSON Lines.
 
 All variants are timed in the same process and thus under the same conditions. Each round times
-every variant once, then a matrix product in each precision. Every other round runs in reverse
-order, so that a gradual change in the speed of the machine favors no variant. Peak memory is
-measured in a separate process for each variant, because the peak of a process never decreases.
+every variant once, then a matrix product in each precision. Every other round times the variants
+in reverse order, so that a gradual change in the speed of the machine favors no variant. Peak
+memory is measured in a separate process for each variant, because the peak of a process never
+decreases.
 """
 
 import sys

@@ -46,8 +46,8 @@ class TrainingMemory:
 
     With FSDP, `weights` and `gradients` include what is gathered from other devices; with DDP,
     `gradients` includes the communication buffers. `logits` is the size of the largest chunk of
-    logits in training, `process_bytes` is the memory of Python and torch, and `accumulates` is
-    whether gradients are accumulated over micro-batches.
+    logits in training, `process_bytes` is the memory of Python, torch and Lightning, and
+    `accumulates` is whether gradients are accumulated over micro-batches.
     """
 
     weights: int

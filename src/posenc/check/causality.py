@@ -20,7 +20,7 @@ from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 
-NUM_SUFFIX = 3
+SUFFIX_LENGTH = 3
 """The number of later tokens, at the end of the input, that are replaced or removed."""
 TOLERANCE = 1e-4  # in float32
 PROBLEMS = {
@@ -68,7 +68,7 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
     perturb_zero_parameters(tested)
     call_hook(tested, "set_training_progress", 0.0)
     length = supported_length(tested, length)
-    prefix_length = max(1, length - NUM_SUFFIX)
+    prefix_length = max(1, length - SUFFIX_LENGTH)
     with torch.random.fork_rng(devices=[]):
         inputs = _float32(random_inputs(tested, length))
         if name == "causal":

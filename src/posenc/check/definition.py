@@ -43,7 +43,10 @@ def has_description(under_test: EncodingUnderTest) -> Result:
     """the YAML has a description"""
     text = under_test.description
     if len(text) < MIN_DESCRIPTION_LENGTH:
-        return hint(f"the first line is {text!r}; make it a comment that describes the encoding")
+        return hint(
+            f"the comment at the top is {text!r}; describe the encoding in at least"
+            f" {MIN_DESCRIPTION_LENGTH} characters"
+        )
     return passed(text)
 
 

@@ -64,7 +64,7 @@ def compare_with_declaration(holds: bool, evidence: str, limitation: str | None)
 
 @dataclass(frozen=True, eq=False)
 class EncodingUnderTest:
-    """A training configuration, and the first line of its encoding's YAML.
+    """A training configuration, and the comment at the top of its encoding's YAML.
 
     Low precision is tested up to `largest_position`, because its errors grow with the position.
     Models are float64 and in evaluation mode; zeros in the encoding's parameters are set to small
@@ -90,8 +90,7 @@ class EncodingUnderTest:
         if not MIN_TRAIN_LENGTH <= self.train_length <= MAX_TRAIN_LENGTH:
             raise ConfigError(
                 f"train_length={self.train_length} must be from {MIN_TRAIN_LENGTH} to"
-                f" {MAX_TRAIN_LENGTH}, because the reference kernel, whose memory grows with the"
-                f" square of the length, is tested at several times this length"
+                f" {MAX_TRAIN_LENGTH}, because models are tested at several times this length"
             )
         config = copy.deepcopy(self.config)
         config.encoding = {"_target_": "posenc.encodings.nope.NoPE"}

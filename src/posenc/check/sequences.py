@@ -44,9 +44,9 @@ def is_causal(under_test: EncodingUnderTest) -> Result:
         a, b = (compute_logits(model, inputs)[:, :prefix_length] for inputs in (tokens, changed))
         if (difference := max_difference(a, b)) > EXACT_TOLERANCE:
             evidence = (
-                f"the output at token {_first_difference(a, b)} changes by {difference:.1e} when"
-                f" tokens {prefix_length} onward are replaced ({kernel})"
-                f"{dependence_location(model.encoding, 'causal')}"
+                f"outputs change by up to {difference:.1e}, first at token"
+                f" {_first_difference(a, b)}, when tokens {prefix_length} onward are replaced"
+                f" ({kernel}){dependence_location(model.encoding, 'causal')}"
             )
             return compare_with_declaration(False, evidence, limitation)
     evidence = f"the first {prefix_length} outputs are unchanged ({' and '.join(COMPARED_KERNELS)})"
@@ -172,7 +172,7 @@ def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
 
 
 def _call_hooks(encoding: Encoding, length: int) -> None:
-    """Call all hooks of every layer on `length` tokens; their errors propagate."""
+    """Call the hooks of every distinct layer on `length` tokens; their errors propagate."""
     for layer in distinct_layers(encoding):
         hook_outputs(encoding, layer, random_inputs(encoding, length))
 

@@ -64,7 +64,7 @@ def resolve(config: DictConfig) -> Any:
 def _unknown_keys(
     values: Mapping[str, Any], defaults: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """Yield the keys that `+key=` added, except in components, which `components.check` covers."""
+    """Yield the keys that are not in `defaults`; components are left to `components.check`."""
     for key, value in values.items():
         if key not in defaults:
             yield f"{prefix}{key}"

@@ -121,8 +121,8 @@ def check_values(values: Any) -> None:
     """Check plain values without interpolations at any depth, whatever their keys are.
 
     Raises ConfigError for a missing value (`???`), a number that is not finite or has more than 64
-    bits, text that cannot be printed, a `_target_` that is not a string, a `_partial_` that is not
-    a bool, and a mapping with both strings and numbers as keys, which cannot be sorted.
+    bits, text that cannot be printed, a `_target_` that is neither a string nor null, a `_partial_`
+    that is not a bool, and a mapping with both strings and numbers as keys, which cannot be sorted.
     """
     for key, value in [("", values), *walk(values)]:
         if problem := _value_problem(key, key.rpartition(".")[2], value):

@@ -1,4 +1,4 @@
-"""The source code that a user's class or function consists of, as hashes."""
+"""Hashes of the source code of a user's class or function, and of what it refers to."""
 
 import ast
 import hashlib
@@ -17,26 +17,25 @@ _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 
 @lru_cache
 def source_hashes(target: Any) -> Mapping[str, str]:
-    """Map a class or function, and what its code refers to by global names, to hashes.
+    """Map the qualified names of `target` and of the globals that its code uses to hashes.
 
-    These are functions, classes (such as base classes) and constants of the user's modules, and
-    those that they refer to in turn, each with its module and name. Constants are numbers, strings
-    and containers of them; other objects are left out. Raises OSError or TypeError if the source
-    code of `target` cannot be read.
+    The globals are functions, classes (such as base classes) and constants of the user's modules,
+    including those used indirectly. Constants are numbers, strings and containers of them; other
+    objects are left out. Raises OSError or TypeError if the source code of `target` cannot be read.
     """
     source = inspect.getsource(target)
-    package, found = target.__module__.partition(".")[0], {_path(target): source}
+    package, texts = target.__module__.partition(".")[0], {_path(target): source}
     pending = [(target, source)]
     while pending:
         for path, value in _references(*pending.pop()):
-            if path in found or _is_library(path, package):
+            if path in texts or _is_library(path, package):
                 continue
             if inspect.isclass(value) or inspect.isfunction(value):
-                found[path] = _source(value)
-                pending.append((value, found[path]))
+                texts[path] = _source(value)
+                pending.append((value, texts[path]))
             elif (text := _constant_text(value)) is not None:
-                found[path] = text
-    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in found.items()}
+                texts[path] = text
+    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
 def _references(definition: Any, source: str) -> Iterator[tuple[str, Any]]:
@@ -77,14 +76,17 @@ def _path(value: Any, default: str = "") -> str:
 
 
 def _is_library(path: str, package: str) -> bool:
-    """Return whether a path is in posenc or an installed package other than the target's."""
+    """Whether a path is in posenc, the standard library or an installed package, not `package`."""
     top_level = path.partition(".")[0]
     if top_level == package:
         return False
-    file = getattr(sys.modules.get(top_level), "__file__", None)
-    if file is None or top_level == "posenc":
+    module = sys.modules.get(top_level)
+    files = (
+        [file] if (file := getattr(module, "__file__", None)) else getattr(module, "__path__", [])
+    )
+    if not files or top_level == "posenc":
         return True
-    return any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+    return any(Path(file).is_relative_to(folder) for file in files for folder in _LIBRARY_FOLDERS)
 
 
 def _source(definition: Any) -> str:

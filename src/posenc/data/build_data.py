@@ -59,8 +59,8 @@ def data_source(config: DictConfig) -> TaskData | tuple[Corpus, Tokenizer | Toke
 def saved_task(config: Mapping[str, Any]) -> Task | None:
     """Return the task that a run with this saved configuration was trained on.
 
-    Returns None for text, for custom tasks, and for tasks of which this version generates other
-    examples than the run had.
+    Returns None for text, for custom tasks, and for tasks that generate different examples in this
+    version than in the one that trained the run.
     """
     try:
         task = build(OmegaConf.create(config["data"]), name="data")

@@ -27,7 +27,7 @@ class DocumentFile(ABC):
 
     @abstractmethod
     def documents(self) -> Iterator[str]:
-        """Yield the documents in the order of the file, including blank but not null ones."""
+        """Yield the documents in file order, including blank ones; a null in Parquet is skipped."""
 
     @cached_property
     def content_key(self) -> tuple[str, ...]:
@@ -51,9 +51,9 @@ class DocumentFile(ABC):
         with self.path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
 
-    def _missing_column_error(self, columns: list[str]) -> ConfigError:
+    def _missing_column_error(self, label: str, columns: list[str]) -> ConfigError:
         return ConfigError(
-            f"{self.label} has no column '{self.column}'; set data.column to one of its columns:"
+            f"{label} has no column '{self.column}'; set data.column to one of its columns:"
             f" {', '.join(columns)}"
         )
 
@@ -102,12 +102,16 @@ class JsonLinesFile(_Utf8File):
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{label} is not JSON ({error}); write one object per line") from None
         if not isinstance(row, dict):
-            raise ConfigError(f"{label} is a {type(row).__name__}; write one JSON object per line")
+            raise ConfigError(
+                f"{label} is of type {type(row).__name__}; write one JSON object per line"
+            )
         if self.column not in row:
-            raise self._missing_column_error(sorted(row))
+            raise self._missing_column_error(label, sorted(row))
         text = row[self.column]
         if not isinstance(text, str):
-            raise ConfigError(f"{label}: '{self.column}' is {type(text).__name__}, not a string")
+            raise ConfigError(
+                f"{label}: '{self.column}' is of type {type(text).__name__}, not a string"
+            )
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -128,7 +132,7 @@ class ParquetFile(DocumentFile):
         except (pa.ArrowException, OSError):
             raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
         if column not in schema.names:
-            raise self._missing_column_error(schema.names)
+            raise self._missing_column_error(self.label, schema.names)
         if (count := schema.names.count(column)) > 1:
             raise ConfigError(
                 f"{self.label} has {count} columns named '{column}'; rename all but one"

@@ -17,9 +17,9 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 class HubCorpus(Corpus):
     """The configuration `name` of the dataset `path` at the commit `revision`.
 
-    Without a name, it is the dataset's only configuration. Only the files in `folder` are
-    downloaded; by default, that is the folder called `name` or, without a name, the whole dataset.
-    They are kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network access.
+    Without a name, it is the dataset's only configuration. Only README.md and `folder` are
+    downloaded; `folder` defaults to `name` or, without a name, to the whole dataset. The files are
+    kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network access.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
     that matches this regular expression starts a new document. If one of the fractions is set,

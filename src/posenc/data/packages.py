@@ -41,8 +41,8 @@ class PackagesCorpus(Corpus):
         self._held_out = {"validation": list(validation), "test": list(test)}
         if shared := sorted(set(validation) & set(test)):
             raise ConfigError(
-                f"data.validation and data.test both contain {', '.join(shared)}; use each package"
-                " in one of them"
+                f"data.validation and data.test both contain {', '.join(shared)}; list each"
+                " package in only one of them"
             )
         self._max_overlap = max_overlap
         self._files_by_split: dict[str, list[tuple[str, str]]] = {}

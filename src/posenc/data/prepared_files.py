@@ -52,7 +52,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """Return the `meta.json` of a prepared corpus.
 
     Raises RunError if that file or one that it describes is missing or corrupt. A corpus prepared
-    by posenc 0.1 has no digests: only the sizes of its files and the range of its tokens are
+    by posenc 0.1 has no digests: only the sizes of its token files and the range of their ids are
     checked.
     """
     meta: dict[str, Any] = {}

@@ -100,7 +100,7 @@ def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
     """Return the files that the setting `key` names, sorted by suffix and digest of the contents.
 
     Unlike an order by path, this order does not depend on where the files are. Raises ConfigError
-    if a path or pattern matches no file, or if a file cannot be read.
+    if a path or pattern matches no file, or if a file is empty or not in one of FORMATS.
     """
     patterns = [paths] if isinstance(paths, str) else list(paths)
     if not patterns:

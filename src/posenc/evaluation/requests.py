@@ -20,7 +20,7 @@ from posenc.runs.evaluation_rows import budget_key, measurement_key
 
 
 class EvaluationData(Protocol):
-    """The part of the `Dataset` interface that an evaluation needs."""
+    """The part of the `Dataset` interface from which evaluation windows are built."""
 
     def token_array(self, split: str) -> TokenArray: ...
 
@@ -145,7 +145,7 @@ def training_flops(config: DictConfig, model: Decoder) -> int:
 
 
 def request_flops(model: Decoder, request: Request) -> int:
-    """Return the FLOPs of a measurement, unless the time budget ends it early."""
+    """Return the FLOPs of a measurement that its time budget does not end early."""
     return evaluation_flops(model, request.length, request.tokens, request.num_scored)
 
 

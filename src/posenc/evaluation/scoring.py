@@ -23,7 +23,7 @@ from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.requests import Request
 from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.transformer import Decoder
-from posenc.runs.environment import peak_megabytes, rank, world_size
+from posenc.runs.environment import peak_megabytes, rank, reset_peak_memory, world_size
 from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
 from posenc.runs.loss_arrays import (
     BLOCK_TOKENS,
@@ -147,6 +147,7 @@ def measure(
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows without an error
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
+    reset_peak_memory()
     with torch.no_grad(), autocast(precision, model.device):
         batches = scored_batches(model, windows, order, batch_tokens, accuracy)
         for batch, (losses, is_correct) in batches:

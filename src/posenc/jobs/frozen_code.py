@@ -13,7 +13,7 @@ EXCLUDED = ("conf", "__pycache__")
 
 
 def code_digest() -> str:
-    """Return 12 hexadecimal digits that identify the package's files, except for `conf`."""
+    """Return 12 hexadecimal digits that identify the package's files, except conf and bytecode."""
     return _digest(PACKAGE, EXCLUDED)[:12]
 
 

@@ -63,7 +63,7 @@ def _start_rank(
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
-    """Wait until all ranks have exited, and return the ranks that were killed.
+    """Wait until all ranks have exited, and return the ranks that it had to kill.
 
     Once a rank has ended with a nonzero exit code, the others are killed if they do not exit within
     GRACE_SECONDS.

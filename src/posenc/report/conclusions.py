@@ -191,17 +191,17 @@ def worse_than_trigram(curves: CurveSet) -> list[str]:
 
 
 def _coverage_note(experiment: Experiment) -> list[str]:
-    """Return a warning if only part of the text was scored."""
+    """Return a warning if a budget left targets unscored."""
     rows = [row for _, row in experiment.comparable_rows]
     parts = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
     if not parts or parts[0] == 1:
         return []
     percent = floor(1000 * parts[0]) / 10
     return [
-        f"Because of an evaluation budget, as little as {percent:g}% of the text was scored and,"
-        " except with fixed targets, a different part of it at each length. Compare encodings at"
-        " the same length, but not one length with another; S and the fraction explained by early"
-        " tokens compare lengths and are not reliable here."
+        f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored and,"
+        " except with fixed targets, different ones at each length. Compare encodings at the same"
+        " length, but not one length with another; S and the fraction explained by early tokens"
+        " compare lengths and are not reliable here."
     ]
 
 

@@ -166,7 +166,7 @@ def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
 
 
 def _with_budget_of_swaps(run: Run) -> list[Row]:
-    """Return the rows without a swap, preferably those with the evaluation budget of the swaps."""
+    """Return the final weights' rows without a swap, preferably with the budget of the swaps."""
     budgets = {
         measurement_key({**row, "swap": None}): budget_key(row)
         for row in run.comparable_rows
@@ -177,7 +177,7 @@ def _with_budget_of_swaps(run: Run) -> list[Row]:
         for row in run.saved_rows
         if budget_key(row) == budgets.get(measurement_key(row), ())
     }
-    rows = (row for row in run.comparable_rows if row["swap"] is None)
+    rows = (r for r in run.comparable_rows if r["swap"] is None and r.get("at_tokens") is None)
     return [same_budget.get(measurement_key(row), row) for row in rows]
 
 

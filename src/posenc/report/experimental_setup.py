@@ -76,7 +76,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
     lines = []
     for key, scored in counts.items():
         tokens = _join_distinct(f"{count:,}" for count in sorted(scored))
-        line = f"{key} (data {key.data[:8]}), {tokens} tokens scored at each length"
+        line = f"{key} (data {key.data[:8]}), {tokens} tokens scored per length"
         _, description = PROTOCOL_DESCRIPTIONS.get(key.protocol, ("", ""))
         lines.append(f"{line}: {description}" if description else line)
     return lines

@@ -6,6 +6,7 @@ from math import sqrt
 
 import numpy as np
 
+from posenc.config.paths import NO_SWAP
 from posenc.report.chart import Chart, Line, PlotPoint
 from posenc.report.confidence import band, describe_bands
 from posenc.report.curve_set import CurveSet
@@ -59,7 +60,7 @@ def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | 
             csv=losses_csv(curve_sets, "position"),
         )
     lines = [_difference_lines(curves, reference, styles) for curves in curve_sets]
-    name = "the encoding without a swap" if curve_sets[0].swapped else reference
+    name = "the encoding without a swap" if reference == NO_SWAP else reference
     return curve_chart(
         curve_sets,
         lines,

@@ -35,8 +35,8 @@ NO_COMMAND_TEXT = (
     "No posenc command was saved for these runs; the settings of each run are in its config.yaml."
 )
 COMMANDS_TEXT = (
-    "The first command trains missing runs and keeps finished ones; the second rewrites this"
-    " report."
+    "The first command trains missing runs and keeps finished ones; the second writes a report on"
+    " all of them."
 )
 TABLE_DESCRIPTIONS = {
     "claims": "verdicts",

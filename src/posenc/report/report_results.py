@@ -93,7 +93,7 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
 def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
-    """Return all figures; each kind is drawn for encodings first, then for swaps."""
+    """Return all figures; some kinds are drawn for encodings and then for swaps."""
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}

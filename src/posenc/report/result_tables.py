@@ -47,7 +47,7 @@ FIXED_NOTE = (
     " Their best values are marked separately."
 )
 NGRAM_NOTE = (
-    "n-gram models: interpolated Kneser-Ney models of the tokens that the runs trained on. They"
+    "n-gram models: interpolated Kneser-Ney models trained on the same tokens as the runs. They"
     " predict every token of the same text from those before it, whatever the window length."
 )
 

@@ -91,7 +91,7 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
     rows = [row for row in rows if length in (None, row["length"])]
     if length is not None and length < 1:
         raise NoVerdictError(
-            "not comparable", f"with L = {run.train_length}, {value.length} is {length} tokens"
+            "not comparable", f"{run.name}: {value.length} is {length} tokens, but must be positive"
         )
     if not rows:
         command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)

@@ -110,7 +110,7 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:
-    """Yield the tables; at each training length, swaps with parameters share one table."""
+    """Yield the tables; swaps with parameters share one table per training length if it fits."""
     yield from (_short_table(*result, console) for result in results.accuracies)
     main_results = results.losses[: results.num_main_tables]
     for train_length in dict.fromkeys(curves.train_length for curves, _ in main_results):

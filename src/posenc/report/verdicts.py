@@ -25,13 +25,13 @@ OUTCOME_TEXTS: dict[Outcome, tuple[str, str]] = {
 OUTCOME_STYLES: dict[Outcome, CellStyle] = {"holds": "good", "fails": "bad"}
 COLUMNS = (Column("verdict", align="left"), Column("L"), Column("claim", align="left", wrap=True))
 NUMBERS_NOTE = (
-    "Left and right are means over seeds: geometric means for perplexity, speed and memory,"
-    " arithmetic means for other quantities. Differences are paired by seed and have a Student's t"
-    " interval (95% unless the claim says otherwise). A claim holds if the whole interval is on"
-    " the claimed side of the margin, fails if it is on the other side, and is undecided if the"
-    f" interval includes the margin. Fewer than {MIN_SEEDS} seeds are too few for a verdict."
-    " `equal` is tested by two one-sided tests (TOST), by default at 5% each: it holds if the"
-    " interval, which is then a 90% interval, lies between the margins."
+    "Left and right are means over seeds: geometric means for perplexity, speed, memory and their"
+    " relative changes, arithmetic means for other quantities. Differences are paired by seed and"
+    " have a Student's t interval (95% unless the claim says otherwise). A claim holds if the whole"
+    " interval is on the claimed side of the margin, fails if it is on the other side, and is"
+    f" undecided if the interval includes the margin. Fewer than {MIN_SEEDS} seeds are too few for"
+    " a verdict. `equal` is tested by two one-sided tests (TOST), by default at 5% each: it holds"
+    " if the interval, which is then a 90% interval, lies between the margins."
 )
 PREMISES_NOTE = (
     "A claim is judged only if the premises hold at the training lengths of its runs; otherwise its"

@@ -4,8 +4,9 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 MALLOC_VARIABLES = {
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
@@ -104,13 +105,27 @@ def _group_variable(name: str, default: int) -> int:
     return int(os.environ.get(name, default)) if in_process_group() else default
 
 
+def reset_peak_memory() -> None:
+    """Let `peak_megabytes` start from the memory in use now; on a CPU, this needs Linux."""
+    if (cuda := _initialized_cuda()) is not None:
+        cuda.reset_peak_memory_stats()
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+
+
 def peak_megabytes() -> float:
     """Return this process's peak memory in MB: GPU memory if it uses CUDA, else resident memory."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        return torch.cuda.max_memory_allocated() / 1e6
+    if (cuda := _initialized_cuda()) is not None:
+        return cuda.max_memory_allocated() / 1e6
     status = Path("/proc/self/status")
     if status.is_file():  # after a fork, getrusage would include the parent's peak
         return int(status.read_text().partition("VmHWM:")[2].split()[0]) * KIB / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return (peak if sys.platform == "darwin" else peak * KIB) / 1e6
+
+
+def _initialized_cuda() -> Any:
+    """Return `torch.cuda` if this process uses it, without importing torch."""
+    torch = sys.modules.get("torch")
+    used = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    return torch.cuda if torch is not None and used else None

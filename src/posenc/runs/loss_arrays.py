@@ -50,7 +50,7 @@ def block_arrays(row: Row, blocks: BlockSums) -> dict[str, np.ndarray]:
 
 
 def row_blocks(row: Row, arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
-    """Return the blocks of an evaluation row, or None if none were saved with it."""
+    """Return the blocks of an evaluation row, or None if none that match it are saved."""
     stored = sums_and_counts(row, arrays, _array_name(row))
     return BlockSums(*stored) if stored else None
 
@@ -164,7 +164,7 @@ def _parse_header(header: bytes) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless all arrays are pairs of finite sums and counts of the same length."""
+    """Raise ValueError unless the arrays form pairs of finite sums and counts of equal length."""
     for name, array in arrays.items():
         stem, _, kind = name.rpartition(".")
         if array.ndim != 1 or not array.size or array.dtype != ARRAY_DTYPES.get(kind):
@@ -202,7 +202,7 @@ def sums_and_counts(
 def end_of_window_loss(row: Row, arrays: Mapping[str, np.ndarray]) -> float | None:
     """Return the mean loss over the last quarter of the positions in a row's windows.
 
-    Returns None if the row has no losses by position, or none in that quarter.
+    Returns None if the row has no matching losses by position, or none in that quarter.
     """
     stored = sums_and_counts(row, arrays, positions_name(row))
     if stored is None:

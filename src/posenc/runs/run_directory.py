@@ -69,7 +69,7 @@ class RunDirectory:
     def verified_config_dict(self) -> dict[str, Any]:
         """Return `config_dict()` of a run whose results are combined with those of other runs.
 
-        Also raises RunError if the configuration has been edited or the directory does not have the
+        Also raises RunError if `read_config` detects an edit, or the directory does not have the
         run's name.
         """
         values = self.config_dict(verify=True)
@@ -256,7 +256,7 @@ def total_bytes(paths: list[Path]) -> int:
 
 
 def remove_run(run: RunDirectory) -> None:
-    """Delete a run's directory, its offline W&B files and its entry in the plan.
+    """Delete a run's directory, its local W&B files and its entry in the plan.
 
     The experiment's folder is deleted with its last run, unless it has other contents. Raises
     RunError if a process is running the run.

@@ -47,9 +47,9 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     Its `modules` are empty: the command line decides which modules are trusted, not this file.
     Options that were added later have the defaults that preserve the old behavior. Raises RunError
     if the file is corrupt, was not written by planning, contains an alias or an interpolation, or
-    is from a version whose settings had different names. With `verify`, also raises RunError if it
-    has been edited since it was written; the hash of a run is not checked if that requires
-    importing a custom class.
+    is from a version whose settings had different names. With `verify`, also raises RunError if the
+    identity or a setting in DIGEST_FIELDS has been edited since; the hash of a run is not checked
+    if that requires importing a custom class.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))

@@ -101,7 +101,7 @@ STATUS_TYPES = get_type_hints(Status)
 
 
 def _check_numbers(path: Path, saved: dict[str, Any]) -> None:
-    """Raise RunError for a time after the year 9999, or a fraction that is not from 0 to 1."""
+    """Raise RunError for a time before 1970 or after 9999, or a fraction outside [0, 1]."""
     times = {key: saved[key] for key in ("started", "updated") if saved.get(key) is not None}
     if wrong := [key for key, seconds in times.items() if not 0 <= seconds < MAX_TIME]:
         raise corrupt_file_error(path, f"not a time: {', '.join(wrong)}")

@@ -97,7 +97,7 @@ class JobProcess:
 
     @property
     def killed(self) -> bool:
-        """Whether the process, or one of its ranks, was killed by a signal such as SIGKILL."""
+        """Whether a signal such as SIGKILL killed the process, a rank or the fork server."""
         code = self.exit_code
         lost = code in (LOST, FORK_SERVER_LOST)
         return lost or (code is not None and code < 0 and -code not in STOP_SIGNALS)

@@ -34,7 +34,7 @@ class PlannedRun:
 
     @property
     def job_arguments(self) -> list[str]:
-        """The arguments of `posenc.jobs.job`, except for the number of threads."""
+        """The run and its modules, as arguments of `posenc.jobs.job`."""
         return [str(self.run.path), *(f"--module={name}" for name in self.modules)]
 
 

@@ -103,7 +103,7 @@ class _Launch:
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = freeze_code(runs[0].run.path.parent) if runs else None
-        # CUDA may not work in forked processes, and neither do some libraries on macOS.
+        # CUDA and, on macOS, some other libraries may not work in forked processes.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
     def run(self, interrupts: Sequence[float]) -> None:

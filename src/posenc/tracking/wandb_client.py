@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
+from posenc.config.paths import experiment_arguments
 from posenc.runs.files import reject_special_files
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
@@ -178,8 +179,9 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     _try_to_stop_service()
     for unused in set(folder.glob(pattern)) - existing:
         shutil.rmtree(unused)
-    is_inspection = init_kwargs.get("job_type") == "inspect"  # `posenc sync` uploads only runs
-    remedy = "" if is_inspection else f" (upload later with `posenc sync {folder.name}`)"
+    is_inspection = init_kwargs.get("job_type") == "inspect"  # not uploaded by `posenc sync`
+    command = f"posenc sync {experiment_arguments(folder)}"
+    remedy = "" if is_inspection else f" (upload later with `{command}`)"
     log.warning("W&B is not available online (%s); logging offline%s", reason, remedy)
     return None
 

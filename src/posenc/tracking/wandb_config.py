@@ -139,7 +139,7 @@ def git_state() -> dict[str, Any]:
     """
     folder = source_folder()  # a job's own package is in a folder that may be from someone else
     try:
-        _require_no_commands(folder)
+        _require_safe_repository(folder)
         if not _git(folder, "ls-files"):  # a virtual environment in another repository
             return {}
         commit = _git(folder, "rev-parse", "HEAD")
@@ -157,14 +157,14 @@ def git_diff() -> str:
     """
     options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
     try:
-        _require_no_commands(Path.cwd())
+        _require_safe_repository(Path.cwd())
         diff = _git(Path.cwd(), "diff", *options, "HEAD")
     except (OSError, subprocess.SubprocessError):
         return ""
     return f"{diff}\n" if 0 < len(diff) <= MAX_DIFF_CHARACTERS else ""
 
 
-def _require_no_commands(folder: Path) -> None:
+def _require_safe_repository(folder: Path) -> None:
     """Raise SubprocessError if a git repository, which may be from someone else, is not safe.
 
     Its settings could make git run other programs, or make one of the user's folders its work tree,

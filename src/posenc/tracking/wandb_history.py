@@ -68,7 +68,8 @@ def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
     These precede the protocol: a corpus other than the run's own, a split other than validation, a
-    swap, and the number of training tokens before the end. The stride follows it. Two examples are
+    swap, and, for weights from before the end of training, the number of tokens that they were
+    trained on. The stride follows it. Two examples are
     `extrapolation/test/yarn/sliding-64/perplexity` and
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """

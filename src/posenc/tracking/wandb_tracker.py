@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.paths import experiment_arguments
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.mirror import Mirror
 from posenc.tracking.mirror_file import MirrorFile, replace_earlier_files
@@ -42,9 +43,9 @@ class WandbTracker(Tracker):
     `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set. An
     interrupted and resumed run remains a single W&B run in which each step occurs once. If
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
-    the run was started and, online, posenc's code as an artifact. If `checkpoints` is true, the
-    final checkpoint of a finished run is also an artifact (online and `posenc sync`). In a W&B sweep, the trial
-    is the W&B run instead.
+    the run was started and, online or with `posenc sync`, posenc's code as an artifact. If
+    `checkpoints` is true, the final checkpoint of a finished run is also an artifact there. In a
+    W&B sweep, the trial is the W&B run instead.
     """
 
     def __init__(
@@ -158,8 +159,8 @@ class WandbTracker(Tracker):
         except (Exception, SystemExit) as error:
             abandon_run(self._run)
             self._run = None
-            experiment = experiment_folder(self._directory).name
-            remedy = f" (upload them later with `posenc sync {experiment}`)" if can_sync else ""
+            command = f"posenc sync {experiment_arguments(experiment_folder(self._directory))}"
+            remedy = f" (upload them later with `{command}`)" if can_sync else ""
             log.warning(
                 "W&B failed (%s); %s continues without it, and its own files remain complete%s",
                 failure_reason(error),

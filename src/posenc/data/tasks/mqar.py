@@ -120,11 +120,11 @@ class RandomTokenRecall(AssociativeRecall):
         return f"set data.pair_tokens={2 * self.pair_tokens}"
 
 
-def _query_slots(random: SeededRandom, slots: int, count: int, power: float) -> Ints:
+def _query_slots(random: SeededRandom, num_slots: int, count: int, power: float) -> Ints:
     """Return `count` distinct slots, sampled without replacement from the power law.
 
     Each slot arrives after an exponentially distributed time; the first `count` arrivals are the
     sample (Efraimidis & Spirakis 2006).
     """
-    rates = np.arange(1, slots + 1) ** (power - 1)
-    return np.argsort(-np.log(random.uniform(slots)) / rates, kind="stable")[:count]
+    rates = np.arange(1, num_slots + 1) ** (power - 1)
+    return np.argsort(-np.log(random.uniform(num_slots)) / rates, kind="stable")[:count]

@@ -41,7 +41,7 @@ class SeededRandom:
         return int(self.integers(high, 1)[0])
 
     def uniform(self, count: int) -> NDArray[np.float64]:
-        """Return `count` numbers strictly between 0 and 1."""
+        """Return `count` uniform random numbers above 0 and, because of rounding, at most 1."""
         bits = (self._bits.random_raw(count) >> np.uint64(11)).astype(np.float64)
         return (bits + 0.5) * 2.0**-53
 

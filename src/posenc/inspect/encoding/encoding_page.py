@@ -54,7 +54,7 @@ MATRIX_COLUMNS = (
 )
 """Columns of the table that compares encodings; none depends on the machine."""
 MATRIX_NOTE = (
-    "RMS: root mean square of the position vectors, or of the biases up to distance L; a token"
+    "RMS: root mean square of the position vectors, or of the biases, within L; a token"
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
     " position or distance. Score shift error: the maximum change of a score if all positions shift"
     " by 1,000, or as far as the maximum length allows. Equal at: the expected score between a"

@@ -39,7 +39,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue("any" if limit is None else float(limit), "tokens"),
-        PropertyValue(finite, f"fraction of the scores of {test_length} tokens"),
+        PropertyValue(finite, f"fraction of the scores of the last of {test_length} tokens"),
         _out_of_range_fraction(inspected, test_length),
     ]
 

@@ -37,10 +37,11 @@ SPECTRA_CAPTION = (
     " the integral of base^-t crosses zero at a distance of 0.617 base."
 )
 SUMS_CAPTION = (
-    "The mean of cos(m f) over the encoding's frequencies f. This is <p_m, p_n> of sinusoidal"
-    " embeddings, or the expected score of identical tokens with a rotary encoding, as a fraction"
-    " of its value at distance 0. Dashed: the envelope |mean of exp(i m f)|, an upper bound for any"
-    " relative phase of query and key that is the same at all frequencies."
+    "The mean of cos(m f) over the encoding's frequencies f at distance m. This is <p_a, p_b> of"
+    " sinusoidal embeddings with |a - b| = m, or the expected score of identical tokens with a"
+    " rotary encoding, as a fraction of its value at distance 0. Dashed: the envelope |mean of"
+    " exp(i m f)|, an upper bound for any relative phase of query and key that is the same at all"
+    " frequencies."
 )
 Array = np.ndarray
 NUM_QUADRATURE_NODES = 80

@@ -4,7 +4,7 @@ There are two errors for each format. For "values", positions are exact, and the
 scores are computed are rounded: biases, and queries and keys with position embeddings added and
 rotations applied. For "positions", only the positions are rounded (and truncated to integers), as
 happens if angles are computed in that format. float8 is e4m3; float8 and int8 have one scale per
-tensor, which maps its largest value to the format's largest value.
+tensor, which maps its largest magnitude to the format's largest value.
 """
 
 from collections.abc import Callable, Sequence

@@ -36,7 +36,7 @@ CONSTANT_NAMES = [f"constant channels d={width}" for width in WIDTHS]
 
 
 def measure_first_repeat(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Search the first MAX_SEARCHED_POSITIONS positions for a vector that occurs twice."""
+    """Search MAX_SEARCHED_POSITIONS positions, or 4L distances, for a vector that occurs twice."""
     vectors, kind = _vectors(inspected, MAX_SEARCHED_POSITIONS)
     repeat = first_repeat(vectors)
     if repeat is None:

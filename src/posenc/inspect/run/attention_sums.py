@@ -141,7 +141,7 @@ def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
 
 
 def distance_edges(length: int, train_length: int) -> list[int]:
-    """Return the first distance of each row, and `length`; one row starts at `train_length`."""
+    """Return the first distance of each row, and `length`; a row starts at L if `length` > L."""
     steps = range(ROWS_PER_OCTAVE * length.bit_length())
     range_starts = {round(NUM_SINGLE_DISTANCES * 2 ** (step / ROWS_PER_OCTAVE)) for step in steps}
     edges = {*range(NUM_SINGLE_DISTANCES), *range_starts, train_length, length}

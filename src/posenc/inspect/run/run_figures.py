@@ -126,7 +126,7 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
         lines = [
             Line(
                 label,
-                _head_style(style, n, 2),
+                _line_style(style, n, 2),
                 tuple(PlotPoint(i + 1.0, zero_width_band(r[key])) for i, r in enumerate(values)),
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after")))
@@ -184,7 +184,7 @@ def _subplot(
         points = tuple(
             PlotPoint(x(row), zero_width_band(row[column])) for row in rows if row["head"] == head
         )
-        lines.append(Line(f"head {head}", _head_style(style, n, len(heads)), points))
+        lines.append(Line(f"head {head}", _line_style(style, n, len(heads)), points))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 
@@ -201,5 +201,5 @@ def _layers(rows: Sequence[Row]) -> list[int]:
     return list(dict.fromkeys(row["layer"] for row in rows))
 
 
-def _head_style(style: Style, index: int, count: int) -> Style:
+def _line_style(style: Style, index: int, count: int) -> Style:
     return replace(sweep_styles(style, count)[index], dash=DASHES[index % len(DASHES)])

@@ -1,0 +1,16 @@
+import sys
+
+import numpy as np
+import pytest
+
+from posenc.runs.environment import peak_megabytes, reset_peak_memory
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can reset the peak")
+def test_after_a_reset_the_peak_no_longer_includes_memory_that_was_freed() -> None:
+    reset_peak_memory()
+    before = peak_megabytes()
+    np.ones(200_000_000, dtype=np.uint8)
+    assert peak_megabytes() - before == pytest.approx(200, abs=20)
+    reset_peak_memory()
+    assert peak_megabytes() - before < 100
