@@ -7,11 +7,12 @@ First trains 12 short runs without interruption in FOLDER/uninterrupted. Then tr
 with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
 random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
 imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
-at once. Reruns the command until it succeeds or a run fails. Repeats the sweep in FOLDER/killed-2
-and so on until at least `--kills` processes have been killed. With `--read-only`, which needs root,
-the folder of each sweep becomes read-only once, at a random time, until the launcher exits. Prints
-every difference between the folders, and every process of a sweep that does not exit. The exit
-code is 1 if there are any, or if nothing was killed.
+at once. With `--read-only`, which needs root, the folder of each sweep also becomes read-only at
+most once, at a random time, until the launcher exits. Reruns the command until it succeeds, is
+rejected or a run fails. Repeats the sweep in FOLDER/killed-2 and so on until there have been at
+least `--kills` faults, or a problem is found. Prints every difference between the folders, and
+every process of a sweep that does not exit. The exit code is 1 if there are any, or if there was
+no fault.
 """
 
 import argparse
@@ -75,9 +76,9 @@ def main() -> int:
         with Disk(folder, options.read_only) as disk:
             kills += train_with_kills(disk, options.overrides, options.every, rng, mark)
         counts = ", ".join(f"{count} x {name}" for name, count in sorted(kills.items()))
-        print(f"killed: {counts or 'nothing'}, in {time.monotonic() - started:.0f} s", flush=True)
+        print(f"faults: {counts or 'none'}, in {time.monotonic() - started:.0f} s", flush=True)
         problems = [*orphans(mark), *differences(expected, folder)]
-        problems += [] if kills else ["nothing was killed"]
+        problems += [] if kills else ["there was no fault"]
     print("\n".join(problems) or f"all {len(expected)} runs are bit-identical")
     return int(bool(problems))
 
@@ -122,7 +123,7 @@ def train_with_kills(
     rng: random.Random,
     mark: str,
 ) -> Counter[str]:
-    """Rerun the sweep's command until it succeeds or a run fails; count the faults by their kind.
+    """Rerun the command until it succeeds, is rejected or a run fails; count the faults by kind.
 
     A run that is killed several times in one launch stays interrupted until the next launch. If the
     launcher is killed before its first job, the next intervals are twice as long; otherwise, a slow
@@ -224,7 +225,7 @@ def differences(expected: list[RunDirectory], outputs: Path) -> Iterator[str]:
         wandb = steps[f"sweep.{run.name}"]
         for source, logged in (("W&B", wandb), ("timing.jsonl", timing_steps)):
             if len(logged) != len(set(logged)) or logged != sorted(logged):
-                yield f"{run.name}: repeated steps in {source}: {logged}"
+                yield f"{run.name}: repeated or unordered steps in {source}: {logged}"
         if not {row["step"] for row in run.metrics()} <= set(wandb):
             yield f"{run.name}: steps are missing in W&B"
 

@@ -1,4 +1,4 @@
-"""Time a sweep with the pool launcher (one and two workers) and with Hydra's joblib launcher.
+"""Time a sweep with the pool launcher (one and two workers) and, with --joblib, Hydra's joblib.
 
     pip install --no-deps --target DIR hydra-joblib-launcher==1.2.0 joblib
     python scripts/benchmarks/launchers.py [--joblib DIR] [--rounds 3] [key=value ...]
@@ -35,7 +35,7 @@ COMMANDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--joblib", type=Path, help="where hydra-joblib-launcher is installed")
+    parser.add_argument("--joblib", type=Path, help="DIR; without it, joblib is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("overrides", nargs="*", default=[])
     options = parser.parse_intermixed_args()

@@ -95,7 +95,7 @@ def test_xpos_rejects_distances_past_its_limit() -> None:
     q, k = (part.detach().float() for part in random_inputs(64, 1, 2))
     causal = scores(encoding, q, k, [0, limit - 1])[0, 0][[0, 1, 1], [0, 0, 1]]
     assert causal.isfinite().all()
-    with pytest.raises(ValueError, match=rf"further apart than the {limit} tokens.*larger"):
+    with pytest.raises(ValueError, match=rf"span more than the {limit} tokens.*larger"):
         scores(encoding, q, k, [0, limit])
     far = scores(encoding, q, k, [100_000, 100_010])
     near = scores(encoding, q, k, [0, 10])

@@ -29,7 +29,7 @@ def test_an_encoding_larger_than_the_memory_is_rejected_before_it_is_allocated(
     small_job: list[str], overrides: list[str], memory: int
 ) -> None:
     config = compose_job([*small_job, *overrides], composer())
-    with pytest.raises(ConfigError, match="GB of memory; use smaller parameters"):
+    with pytest.raises(ConfigError, match="GB of memory; use smaller values"):
         build_encoding(config, [])
 
 

@@ -293,9 +293,7 @@ def test_a_run_that_cannot_start_online_is_logged_offline(
         monkeypatch.setenv("WANDB_API_KEY", "abc")
     track(run, config, rows(1, 5))
     (warning,) = logged_warnings(caplog)
-    assert (
-        "offline" in warning and "posenc sync name=alibi" in warning and "\n" not in warning
-    )
+    assert "offline" in warning and "posenc sync name=alibi" in warning and "\n" not in warning
     (offline_file,) = read_offline(folder)
     assert [row["step"] for row in offline_file.history()] == [1, 2, 3, 4, 5]
     assert [path.name for path in folder.glob("wandb/*run-*")] == [f"run-{run.name}"]
@@ -330,9 +328,7 @@ def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     tracker.finish(failed=False)
     (offline_file,) = read_offline(folder)
     assert [row["_step"] for row in offline_file.history()] == list(range(1, 11))
-    assert all(
-        run.name in w and "posenc sync name=alibi" in w for w in logged_warnings(caplog)
-    )
+    assert all(run.name in w and "posenc sync name=alibi" in w for w in logged_warnings(caplog))
 
     run.status().replace(state="finished").write(run.status_file)
     server = new_server() if failure == "gone" else server

@@ -133,7 +133,7 @@ def test_early_stopping_ends_a_run_that_is_then_evaluated_and_finished(
     assert validated == [5, 10, 15] and len(run.metrics()) == 15
     checkpoint = latest_checkpoint(run.checkpoints)
     assert checkpoint is not None and checkpoint.step == 15
-    assert "a callback ended the training, after step 15" in caplog.text
+    assert "a callback ended training after step 15" in caplog.text
     metrics, evaluated = run.metrics(), sums(run)
     assert {length for length, _, _ in evaluated} == {24, 96}
     run.evaluation_file.unlink()

@@ -2,7 +2,7 @@
 
 In evaluation, only the scores of one block are in memory at once, so memory is O(rows x T). In
 training, the biases of all blocks are kept for the backward pass; if they would take too much
-memory, they are recomputed. Layers that have the same encoding share its biases if these are the
+memory, they are recomputed. Layers with the same encoding share the kept biases if these are the
 same for all sequences of the batch. Scores and weights are always recomputed, unless hooks of the
 encoding need them (`needs_scores`); then they are kept or recomputed like the biases.
 
@@ -60,7 +60,7 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
     num_biases = num_encodings(layers) if same_for_batch else layers * batch
     saved_entries = num_biases * heads * length * window_size(encoding, length)
     inputs, outputs = AttentionInputs(x, q, k, v, pos), []
-    without_copy = not training and masks_only_later_keys(encoding)
+    without_copy = not training and is_causal_with_bias(encoding)
     budget = EVALUATION_BUDGET if without_copy else BLOCK_BUDGET
     # The last block has the most keys. It is computed first, so that the others reuse its memory.
     for rows, keys in reversed(row_blocks(encoding, q, budget)):
@@ -112,7 +112,7 @@ def attend_block(
     return out[..., : v.shape[-1]]
 
 
-def masks_only_later_keys(encoding: Encoding) -> bool:
+def is_causal_with_bias(encoding: Encoding) -> bool:
     """Return whether attention is causal attention with a `bias`, and nothing else."""
     others = ("content_bias", "normalize", "value_bias", "mask", "rotation_index", "sink")
     has_window = encoding.window() is not None

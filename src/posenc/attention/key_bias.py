@@ -1,8 +1,8 @@
 """Causal attention in bfloat16 on a CPU with a bias that is proportional to distance, as in ALiBi.
 
-For all queries, the biases of the last query can be used instead: the difference is a constant per
-query, which does not change the softmax. The bias is then one number per key, and the fused kernel
-runs once for all queries.
+Every query can use the biases of the last query: the difference is a constant per query, which does
+not change the softmax. The bias is then one number per key, and the fused kernel runs once for all
+queries.
 """
 
 import torch

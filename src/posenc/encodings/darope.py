@@ -4,9 +4,10 @@
                                   = c_h(x_m) f_p     otherwise
     c_h(x_m) = L sigmoid(w_h . x_m + a_h logit((m + 0.5) / L))
 
-w [layers, H, D] ~ N(0, 0.1^2); a [layers, H] starts at 0.5. c is between 0 and L, so the pairs that
-use it never complete a rotation. The logit is defined for positions from 0 to L - 1; here, it keeps
-its last value beyond them (not from the paper). We know of no code by the authors.
+w [layers, H, D] ~ N(0, 0.1^2); a [layers, H] starts at 0.5. c is between 0 and the training length
+L, so the pairs that use it never complete a rotation. The logit is defined for positions from 0 to
+L - 1; here, it keeps its last value beyond them (not from the paper). We know of no code by the
+authors.
 q, k [B, H, T, d]; pos [T].
 """
 

@@ -25,7 +25,7 @@ Layout = Literal["interleaved", "half"]
 
 
 class Rope(Encoding):
-    """Rotates pairs of channels: adjacent ones (`interleaved`), or i and i + d/2 (`half`).
+    """Rotates pairs of channels: adjacent (`interleaved`), or i and i + rotary_dim/2 (`half`).
 
     `interleaved` is the layout of the paper and of GPT-J, `half` that of GPT-NeoX and of Llama in
     Hugging Face (rotate_half). Only the first `rotary_fraction` of each head's channels are

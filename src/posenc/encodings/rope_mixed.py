@@ -33,7 +33,7 @@ class RopeMixed(PerLayer):
         width = geometry.head_width
         if axes < 1 or width % (2 * axes):
             raise ValueError(
-                f"axes={axes} must be at least 1, and the head width {width} a multiple of 2 axes"
+                f"axes={axes} must be at least 1, and the head width {width} a multiple of 2 * axes"
             )
         self.axes, self.layout = axes, layout
         length = geometry.train_length

@@ -54,6 +54,6 @@ class SelectiveRope(PerLayer):
 
 
 def uniform(fan_in: int, *shape: int) -> nn.Parameter:
-    """Return a parameter with the initial values of nn.Linear, which depend on its fan-in."""
+    """Return a parameter initialized like the weight of an nn.Linear with this fan-in."""
     bound = fan_in**-0.5
     return nn.Parameter(nn.init.uniform_(torch.empty(shape), -bound, bound))

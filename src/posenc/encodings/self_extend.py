@@ -20,7 +20,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class SelfExtend(Wrapper):
-    """RoPE whose positions are divided by `group_size` beyond a distance of `window_size`.
+    """RoPE whose positions are divided by `group_size` at distances of at least `window_size`.
 
     `window_size` is a quarter of the training length by default.
     """

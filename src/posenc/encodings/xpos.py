@@ -20,7 +20,7 @@ from posenc.encodings.rope import Layout, Rope
 from posenc.encodings.spectra import Spectrum
 
 MAX_SCALE = 1e36  # leaves room for q and k below the largest float32
-MAX_GAMMA = 1e6  # beyond about 1e16, z would round to 1 in float64: no decay
+MAX_GAMMA = 1e6  # far below 1e16, where z would round to 1 in float64: no decay
 
 
 class Xpos(Rope):
@@ -53,7 +53,7 @@ class Xpos(Rope):
         first, last = (int(end) for end in require_1d_positions(pos, "xpos").aminmax())
         if last - first >= self.max_length():
             raise ValueError(
-                f"positions {first} to {last} are further apart than the {self.max_length()} tokens"
+                f"positions {first} to {last} span more than the {self.max_length()} tokens"
                 f" that scale_base={self.scale_base} allows in float32; choose a larger scale_base"
             )
         q, k = super().rotate(x, q, k, pos)

@@ -131,7 +131,7 @@ class _MemoryLimit(TorchFunctionMode):
             options = {key: kwargs[key] for key in kwargs if key not in ("generator", "out")}
             self.allocated += func(*args, **{**options, "device": "meta"}).nbytes
             if self.allocated > self.memory:
-                subject, remedy = "encoding: its tensors", "use smaller parameters"
+                subject, remedy = "encoding: its tensors", "use smaller values for its parameters"
                 raise _memory_error(subject, self.allocated, self.memory, remedy)
         return func(*args, **kwargs)
 
@@ -143,7 +143,8 @@ def _check_initialized(module: nn.Module) -> None:
         definition = type(module)
         raise ConfigError(
             f"{definition_location(definition.__init__)}: {definition.__name__}.__init__ does not"
-            f" call super().__init__(geometry); call it first: def __init__(self, geometry, *, ...)"
+            f" call super().__init__(geometry); call it first in"
+            f" def __init__(self, geometry, *, ...)"
         )
     for child in module.children():
         _check_initialized(child)

@@ -30,7 +30,7 @@ RUN_HASH = "run_hash"
 GLOBAL_STEP = "global_step"
 """The key of a checkpoint under which Lightning saves the number of optimizer steps."""
 METRICS_DIGEST = "metrics_digest"
-"""The key of a checkpoint that holds the digest of the training log up to its step."""
+"""The key of a checkpoint that holds the digest of `metrics.jsonl` up to its step."""
 
 TRAINING_STATE: dict[str, tuple[type, int]] = {
     GLOBAL_STEP: (int, 0),
@@ -99,9 +99,9 @@ class Checkpoint:
         return {str(name).removeprefix("model."): value for name, value in state.items()}
 
     def check_metrics(self, run: RunDirectory) -> None:
-        """Raise RunError if the training log up to this step has changed since the checkpoint.
+        """Raise RunError if `metrics.jsonl` up to this step has changed since the checkpoint.
 
-        Checkpoints of earlier versions, which have no digest of the log, are not checked.
+        Checkpoints of earlier versions, which have no digest of it, are not checked.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
         if self.load(mmap=True).get(METRICS_DIGEST) not in (
@@ -115,7 +115,7 @@ class Checkpoint:
             )
 
     def check_training(self, run: RunDirectory, run_hash: str) -> None:
-        """Raise RunError if the run finished with other metrics than this checkpoint has."""
+        """Raise RunError if the metrics of the finished run are not those of this checkpoint."""
         digests = self.load(run_hash, mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
         if None not in digests and digests[0] != digests[1]:
             raise RunError(

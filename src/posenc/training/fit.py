@@ -73,7 +73,7 @@ def fit(session: Session, training_fraction: float) -> bool:
     if trainer.global_step < steps.total and not recorder.stopped_early:
         return False
     if recorder.stopped_early:
-        log.info("a callback ended the training, after step %d", trainer.global_step)
+        log.info("a callback ended training after step %d", trainer.global_step)
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)
     return True
 

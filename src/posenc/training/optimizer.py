@@ -35,7 +35,10 @@ def optimizer_factory(config: DictConfig) -> OptimizerFactory:
 
 
 def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Return two groups: parameters of two or more dimensions, and without weight decay, others."""
+    """Return a group of the parameters with two or more dimensions, and one of all others.
+
+    The latter has no weight decay. Empty groups are omitted.
+    """
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.ndim >= 2]},

@@ -97,7 +97,7 @@ def _strategy(config: DictConfig, devices: int) -> Strategy | str:
         return "auto"
     if config.trainer.strategy == "fsdp":
         return FullyShardedStrategy(devices)
-    # Some steps leave weights unused: those of an adaptive softmax, or of an encoding that DRoPE
+    # Some steps leave weights unused: those of an adaptive softmax, or of an encoding that DroPE
     # has dropped.
     return DDPStrategy(find_unused_parameters=True)
 

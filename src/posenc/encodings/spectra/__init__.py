@@ -6,8 +6,7 @@ A spectrum is a pure function
 
 of the number of channels, the training length L and the length of the current sequence in tokens.
 Frequencies are float64, in radians per token (a wavelength is 2 pi / f tokens). The attention
-factor (Hugging Face's term) multiplies cosine and sine. Half of the spectra depend only on the
-width.
+factor (Hugging Face's term) multiplies cosine and sine. Many spectra depend only on the width.
 """
 
 from posenc.encodings.spectra.context_extension import (

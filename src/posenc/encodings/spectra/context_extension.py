@@ -85,10 +85,7 @@ def scaling_factor(factor: float | None, train_length: int, length: int) -> floa
     if factor is None:
         return max(1.0, length / train_length)
     if not 1 <= factor <= MAX_FACTOR:
-        raise ValueError(
-            f"factor={factor} must be from 1 to {MAX_FACTOR:.0f}, or null for the sequence length"
-            f" divided by the training length"
-        )
+        raise ValueError(f"factor={factor} must be from 1 to {MAX_FACTOR:.0f}")
     return float(factor)
 
 
