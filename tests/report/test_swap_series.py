@@ -51,16 +51,23 @@ def test_the_swaps_of_an_encoding_are_one_curve_set_in_a_fixed_order(swapped: Pa
 def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    """The rows that scored all tokens are in the main table and are not compared with swaps."""
+    """The rows that scored all tokens are in the main table and are not compared with swaps.
+
+    Rows of earlier weights are not in these tables.
+    """
     few = {"count": 1000, "full_count": 100_000, "budget_tokens": 1000, "budget_seconds": None}
     rows = [
-        fabricate.row(64, 2.0),
-        fabricate.row(64, 2.6, **few),
-        fabricate.row(64, 2.7, swap="pi", **few),
-        fabricate.row(128, 2.2),
-        fabricate.row(128, 2.8, **few),
-        fabricate.row(128, 2.9, swap="pi", **few),
-        fabricate.row(256, 2.3),
+        row
+        for at_tokens, increase in ((None, 0.0), (500, 1.0))
+        for row in (
+            fabricate.row(64, 2.0 + increase, at_tokens=at_tokens),
+            fabricate.row(64, 2.6 + increase, at_tokens=at_tokens, **few),
+            fabricate.row(64, 2.7 + increase, at_tokens=at_tokens, swap="pi", **few),
+            fabricate.row(128, 2.2 + increase, at_tokens=at_tokens),
+            fabricate.row(128, 2.8 + increase, at_tokens=at_tokens, **few),
+            fabricate.row(128, 2.9 + increase, at_tokens=at_tokens, swap="pi", **few),
+            fabricate.row(256, 2.3 + increase, at_tokens=at_tokens),
+        )
     ]
     fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, 1), rows)
     main, swaps = merged_curves(tmp_path / "rope")
