@@ -1,8 +1,8 @@
 """Causal attention in bfloat16 on a CPU with a bias that is proportional to distance, as in ALiBi.
 
 Every query can use the biases of the last query: the difference is a constant per query, which does
-not change the softmax. The bias is then one number per key, and the fused kernel runs once for all
-queries.
+not change the softmax. The bias is then one value per head and key, and the fused kernel runs once
+for all queries.
 """
 
 import torch
@@ -15,7 +15,7 @@ from posenc.attention.toeplitz import not_toeplitz_reason
 from posenc.encodings.base import Encoding
 
 MAX_BIAS = 2.0**14
-"""The largest absolute bias; in float32, it is rounded to a multiple of 2^-10."""
+"""The largest supported absolute bias; near it, float32 rounds to multiples of 2^-10."""
 
 
 def unsupported_reason(
@@ -41,7 +41,7 @@ def unsupported_bias_reason(bias: Tensor) -> str | None:
     if bias.shape[1] < 2:
         return "there is only one token"
     if bias.abs().max() > MAX_BIAS:
-        return f"its bias exceeds {MAX_BIAS:,.0f}"
+        return f"the magnitude of its bias exceeds {MAX_BIAS:,.0f}"
     distance = torch.arange(bias.shape[1], device=bias.device)
     return (
         None

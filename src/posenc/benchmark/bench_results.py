@@ -87,13 +87,13 @@ def _settings(variant: Variant) -> Row:
 
 def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
     median_seconds = median(seconds)
-    peak_flops = matmul_flops(select_device(variant.config)) / median(products)
+    matmul_flops_per_second = matmul_flops(select_device(variant.config)) / median(products)
     return {
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
-        "product_flops_per_second": peak_flops,
-        "utilization": variant.flops / median_seconds / peak_flops,
+        "product_flops_per_second": matmul_flops_per_second,
+        "utilization": variant.flops / median_seconds / matmul_flops_per_second,
     }
 
 

@@ -124,8 +124,8 @@ def expand(
 
     - If some grids contain the value, each grid with that key keeps only its jobs with the value:
       `encoding=alibi` drops every grid whose encodings do not include alibi.
-    - A value that no grid contains is added to every grid with that key: `train_length=128` runs
-      the whole experiment at length 128. A new component is added only to the grids that do not
+    - A value that no grid contains applies to every grid with that key: `train_length=128` runs
+      the whole experiment at length 128. A new component applies only to the grids that do not
       vary the component's parameters, if there are any: `encoding=t5` runs once alongside the
       baselines, not once per base of RoPE.
     - In a grid without the key, the value is set in every job, unless the last rule drops the grid:

@@ -35,7 +35,7 @@ class Learned(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         if len(require_1d_positions(pos, "learned")) > self.max_length():
             raise ValueError(
-                f"{len(pos)} positions exceed the max_length={self.max_length()} rows of the table;"
+                f"{len(pos)} positions exceed the table's max_length={self.max_length()};"
                 f" use shorter sequences or a larger encoding.max_length"
             )
         return x + self.table[pos].to(x.dtype)

@@ -21,15 +21,15 @@ def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     If there are more logits than `LOGITS_BUDGET`, the loss is computed in chunks, which the
     backward pass recomputes.
     """
-    chunk = max(1, LOGITS_BUDGET // weight.shape[0])
+    chunk_size = max(1, LOGITS_BUDGET // weight.shape[0])
     rows, labels = hidden.flatten(0, 1), targets.flatten()
-    if len(rows) <= chunk:
+    if len(rows) <= chunk_size:
         return _chunk_losses(rows, weight, labels).view_as(targets)
     losses = [
         checkpoint(_chunk_losses, h, weight, t, use_reentrant=False)
         if torch.is_grad_enabled()
         else _chunk_losses(h, weight, t)
-        for h, t in zip(rows.split(chunk), labels.split(chunk), strict=True)
+        for h, t in zip(rows.split(chunk_size), labels.split(chunk_size), strict=True)
     ]
     return torch.cat(losses).view_as(targets)
 

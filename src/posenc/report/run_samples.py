@@ -45,8 +45,8 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         names = ", ".join(run.name for run in runs)
         raise NoVerdictError(
             "not comparable",
-            f"{value}: several runs have the same seed ({names}); add a setting to the claim that"
-            " distinguishes them",
+            f"{value}: several runs have the same seed ({names}); add a setting that distinguishes"
+            " them to the claim",
         )
     return by_seed
 

@@ -1,4 +1,4 @@
-"""Muon, momentum with orthogonalized updates of matrices (Jordan et al. 2024).
+"""Muon, momentum orthogonalized by Newton-Schulz (Jordan et al. 2024).
 
 With momentum m, gradient g, matrix W of shape [A, B], learning rate r and weight decay d:
 
@@ -9,8 +9,8 @@ of Liu et al. 2025 (arXiv:2502.16982, section 2.2) gives the update about the sa
 as an AdamW update.
 
 torch.optim.Muon with adjust_lr_fn="match_rms_adamw" computes the same update with NS in bfloat16.
-On CPUs without native bfloat16 matrix products, that is eight times as slow as in float32, and
-slower than the rest of a small model's step. On a CPU, NS therefore runs in float32 here.
+On CPUs without native bfloat16 matrix products, that takes eight times as long as in float32, and
+longer than the rest of a small model's step. On a CPU, NS therefore runs in float32 here.
 """
 
 import torch
@@ -55,7 +55,7 @@ class Muon(torch.optim.Optimizer):
 def orthogonalized(matrix: Tensor) -> Tensor:
     """Return the matrix [A, B] with its singular values moved close to 1 (to within about 0.3).
 
-    A matrix that is sharded over devices is gathered, and the result sharded like it.
+    A matrix that is sharded across devices is gathered, and the result is sharded the same way.
     """
     if isinstance(matrix, DTensor):
         whole = orthogonalized(matrix.full_tensor())

@@ -3,8 +3,8 @@
 There are two errors for each format. For "values", positions are exact, and the tensors from which
 scores are computed are rounded: biases, and queries and keys with position embeddings added and
 rotations applied. For "positions", only the positions are rounded (and truncated to integers), as
-happens if angles are computed in that format. float8 is e4m3; float8 and int8 have one scale per
-tensor, which maps its largest magnitude to the format's largest value.
+if they were stored in that format. float8 is e4m3; float8 and int8 have one scale per tensor, which
+maps its largest magnitude to the format's largest value.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
-    """Return a rounding function that first scales a tensor to a largest magnitude of `largest`."""
+    """Return a function that rounds a tensor scaled to a maximum magnitude of `largest`."""
 
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)
