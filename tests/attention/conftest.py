@@ -25,7 +25,7 @@ def _layer_results(name: str, encoding: Encoding, pos: Tensor, dtype: torch.dtyp
 
 @pytest.fixture(scope="session")
 def layer_results() -> Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]:
-    """Return a function that runs a kernel on a random layer.
+    """Return a function that runs a kernel on random inputs.
 
     It returns the output, then the gradients of q, k, v and the parameters.
     """

@@ -1,4 +1,4 @@
-"""Layers with equal encodings compute their bias once per training step; results do not change."""
+"""Layers that share an encoding compute its bias once per training step; results do not change."""
 
 from collections.abc import Callable
 from functools import partial

@@ -190,7 +190,7 @@ def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     assert describe_choices(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"
 
 
-def test_an_unknown_kernel_is_an_error_that_lists_the_others() -> None:
+def test_an_unknown_kernel_is_an_error_that_lists_the_available_ones() -> None:
     with pytest.raises(ValueError, match=r"'flash'.*auto, reference, causal"):
         kernel_function("flash")
 

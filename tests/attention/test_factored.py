@@ -63,7 +63,7 @@ def test_gates_are_precise_at_2050_tokens(make: Make, assert_precise: AssertPrec
 @example(length=770, gap=13, offset=0)
 @example(length=10, gap=1, offset=90_000)
 @example(length=922, gap=642, offset=0)
-def test_positions_with_gaps_and_offsets_are_precise(
+def test_results_are_precise_at_positions_with_gaps_and_offsets(
     make: Make, length: int, gap: int, offset: int, assert_precise: AssertPrecise
 ) -> None:
     generator = torch.Generator().manual_seed(length)

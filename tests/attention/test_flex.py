@@ -61,7 +61,7 @@ def inputs(length: int, device: str = "cpu") -> list[Tensor]:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use PyTorch's eager FlexAttention, which runs on any device but has no gradient."""
+    """Use PyTorch's eager FlexAttention, which runs on any device but has no gradient on a CPU."""
     monkeypatch.setattr(flex, "compiled_flex_attention", lambda: flex_attention)
 
 
@@ -98,7 +98,7 @@ def test_a_formula_and_its_bias_table_give_the_same_output(uncompiled: None) -> 
     torch.testing.assert_close(by_formula, flex.attend(encoding, x, q, k, v, pos, table))
 
 
-def test_only_formulas_without_a_gradient_need_no_table() -> None:
+def test_a_formula_needs_a_table_only_for_its_gradient() -> None:
     """A trainable coefficient gets its gradient through the table."""
     for make in [Alibi, FoxFixed, *WITHOUT_BIAS, partial(Window, inner=Alibi, size=100)]:
         assert not flex.needs_bias_by_distance(make(GEOMETRY))
@@ -148,7 +148,7 @@ def test_the_compiled_kernel_equals_the_reference_in_outputs_and_gradients(
 
 @pytest.mark.gpu
 def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
-    """The number of lengths exceeds PyTorch's recompilation limit."""
+    """There are 13 padded lengths; PyTorch's default recompilation limit is 8."""
     encoding = Alibi(GEOMETRY)
     for length in range(100, 100 + 40 * 37, 37):
         x, q, k, v = inputs(length, "cuda")
@@ -160,7 +160,7 @@ def test_many_lengths_do_not_fall_back_to_eager_mode() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("make", [Fire, KCable])
-def test_biases_that_depend_on_more_than_distance_are_not_supported(make: Make) -> None:
+def test_a_bias_that_is_neither_toeplitz_nor_low_rank_is_not_supported(make: Make) -> None:
     x, q, k, v = inputs(9, "cuda")
     with pytest.raises(UnsupportedKernelError, match="kernel=flex does not support"):
         kernel_function("flex")(make(GEOMETRY).cuda(), x, q, k, v, torch.arange(9, device="cuda"))

@@ -235,7 +235,7 @@ class AssumesFirstRows(Encoding):
 
 
 class CorrectRotation(Encoding):
-    """A correct rotation; the classes below compute its angles in too low a precision."""
+    """A correct rotation; its subclasses below compute the angles in too low a precision."""
 
     def frequencies(self) -> Tensor:
         bands = torch.arange(self.geometry.head_width // 2, dtype=torch.float64)

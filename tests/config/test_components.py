@@ -58,7 +58,9 @@ def test_an_untrusted_target_is_rejected_without_importing_it(
     assert "untrusted" not in sys.modules
 
 
-def test_a_trusted_module_can_be_a_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_of_a_trusted_module_can_be_a_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "user_module.py").write_text(
         "from posenc.encodings.base import Encoding\n"
         "class Mine(Encoding):\n"

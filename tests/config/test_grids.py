@@ -71,9 +71,17 @@ def test_glob_selects_the_options_that_match(tmp_path: Path) -> None:
     assert ["encoding=alibi"] in expand(None, ["encoding=glob(a*)"])
 
 
-@pytest.mark.parametrize("override", ["encoding=glob(z*)", "seed=glob(*)", "x=interval(0,1)", "x"])
-def test_a_sweep_without_values_is_an_error(override: str) -> None:
-    with pytest.raises(ConfigError, match=r"encoding=glob|seed=glob|interval|key=value"):
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("encoding=glob(z*)", "matches no option"),
+        ("seed=glob(*)", "seed is not a config group"),
+        ("x=interval(0,1)", "an interval cannot be enumerated"),
+        ("x", "write overrides as key=value"),
+    ],
+)
+def test_an_override_without_values_is_an_error(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         expand(None, [override])
 
 
@@ -239,7 +247,7 @@ def test_an_experiment_without_sizes_has_only_the_default_size() -> None:
         expand_config(OmegaConf.merge(config, {"size": "paper"}), [])  # type: ignore[arg-type]
 
 
-def test_interpolations_in_grids_are_resolved_by_each_job() -> None:
+def test_interpolations_in_grids_are_left_to_the_jobs() -> None:
     config = OmegaConf.create(
         {"size": "laptop", "sizes": None, "grids": [{"tokens": "${train_length}"}]}
     )

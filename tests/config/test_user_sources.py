@@ -44,7 +44,7 @@ Hashes = Callable[..., Mapping[str, str]]
 def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
     """Writes the modules with one replacement, and returns the hashes of the class Mine."""
     monkeypatch.syspath_prepend(tmp_path)
-    # Bytecode of an edit of the same size in the same second would be taken for the new module's.
+    # Python would reuse old bytecode after an edit of the same size within the same second.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     package = tmp_path / "own_helpers"
     package.mkdir()

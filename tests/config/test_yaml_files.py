@@ -15,7 +15,7 @@ from posenc.config.yaml_files import check_config_dir
 POWERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
 """Lines whose last value expands to 10^11 values."""
 CHAIN = [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 100)]
-"""Lines whose last value has 100 nested levels."""
+"""Lines whose last value has 99 nested lists."""
 
 
 @pytest.mark.parametrize(

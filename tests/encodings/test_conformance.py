@@ -49,7 +49,7 @@ def test_half_precision_is_safe_at_large_positions(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_encoding_passes_the_checks_of_planning(name: str) -> None:
+def test_planning_accepts_every_encoding(name: str) -> None:
     verify_encoding(encoding_under_test(name).build_encoding({}), torch.float32)
 
 

@@ -146,7 +146,7 @@ def static_bias(inner: Encoding, h: int, i: int, j: int) -> Tensor:
 
 
 def dape_score(encoding: Dape, q: Tensor, k: Tensor, h: int) -> PairScore:
-    """Apply the MLP to the logits, then biases, of one pair, stacked as in the authors' code."""
+    """Apply the MLP to the logits and biases of a pair, in this order, as in the authors' code."""
     heads, d = q.shape[1], q.shape[-1]
     first = encoding.first_weight[LAYER], encoding.first_offset[LAYER]
     inner = encoding.static_encoding(LAYER)
@@ -264,12 +264,12 @@ def test_rows_do_not_depend_on_later_tokens(make: Callable[[Geometry], Encoding]
 
 
 @EACH_ENCODING
-def test_computing_in_blocks_equals_the_reference(make: Callable[[Geometry], Encoding]) -> None:
+def test_auto_equals_the_reference(make: Callable[[Geometry], Encoding]) -> None:
     encoding = build(make, geometry()).at_layer(LAYER)
     x, q, k = random_inputs(encoding.geometry, 300, 1)
-    blocks = attend("auto", encoding, x, q, k, k.sin(), torch.arange(300))
-    whole = reference.attend(encoding, x, q, k, k.sin(), torch.arange(300))
-    torch.testing.assert_close(blocks, whole, rtol=0, atol=1e-11)
+    actual = attend("auto", encoding, x, q, k, k.sin(), torch.arange(300))
+    expected = reference.attend(encoding, x, q, k, k.sin(), torch.arange(300))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-11)
 
 
 @EACH_ENCODING
@@ -381,7 +381,7 @@ def test_gate_weights_have_the_papers_initial_scale(make: type[Fox] | type[Cable
             assert parameter.std().item() == pytest.approx(0.02, rel=0.02)
 
 
-def test_sums_over_100_000_tokens_are_exact() -> None:
+def test_sums_over_100_000_tokens_are_precise() -> None:
     """float32 weights and hidden states, compared with math.fsum, also at short distances."""
     encoding, length = Fox(geometry(2, 4), initial_bias=2.0), 100_000
     x = torch.randn(1, length, 8, generator=torch.Generator().manual_seed(0))

@@ -342,7 +342,7 @@ def test_biases_depend_on_the_euclidean_distance(
 
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
-def test_distances_of_large_coordinates_are_exact_in_float32(axes: int) -> None:
+def test_distances_of_large_coordinates_are_precise_in_float32(axes: int) -> None:
     """They are computed in float64: at 100,000 float32 has a resolution of 0.008."""
     near = points(2, 45, axes, 20.0)
     far = near + 100_000

@@ -249,7 +249,7 @@ def test_dynamic_spectra_do_not_depend_on_earlier_lengths(
 def test_dynamic_spectra_depend_on_the_number_of_tokens(
     spectrum: Spectrum, trained: Transformer
 ) -> None:
-    """They ignore positions; past the training length, a new token changes all earlier outputs."""
+    """They ignore positions; past the training length, a new token changes earlier outputs."""
     model = with_spectrum(trained, spectrum)
     pos = torch.arange(LENGTH)
     assert difference_of(model(tokens(LENGTH), pos + 5000), trained(tokens(LENGTH), pos)) < 1e-9

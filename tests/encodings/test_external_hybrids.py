@@ -55,7 +55,7 @@ def assert_layer(
     angles: tuple[Tensor, Tensor] | None,
     window: int | None,
 ) -> None:
-    """Compare a layer's rotation (by cosines and sines, None without one) and window."""
+    """Compare a layer's rotation and window; `angles` are (cos, sin), or None without RoPE."""
     layer, (q, k) = encoding.at_layer(index), queries_and_keys()
     theirs = (q, k) if angles is None else rotate(q, k, *angles)
     ours = layer.rotate(torch.zeros(1, LENGTH, 1), q, k, POSITIONS[0])
@@ -147,7 +147,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
 
 
 def attention_like(theirs: torch.nn.Module) -> Attention:
-    """Initialize the projections of a transformers layer and return our attention with the same."""
+    """Initialize a transformers layer's projections; return our attention with the same weights."""
     ours = Attention(HEADS * HEAD_WIDTH, HEADS, kernel_function("auto"), bias=True)
     projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
     for projection in projections:

@@ -100,7 +100,7 @@ def test_dynamic_equals_the_papers_only_for_a_factor_of_1() -> None:
     assert paper[0][-1].item() / lowest == pytest.approx(7 / 4, rel=1e-4)
 
 
-def test_dynamic_of_llama_depends_on_earlier_calls_and_ours_does_not() -> None:
+def test_dynamic_of_llama_depends_on_earlier_calls() -> None:
     """Theirs is wrong: after a call on 4L tokens, 2L tokens get the frequencies of 4L."""
     rotary = LlamaRotaryEmbedding(config("dynamic", 64, 1e4, 128, factor=1.0))
 

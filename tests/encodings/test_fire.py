@@ -1,4 +1,4 @@
-"""FIRE's MLP is computed as a piecewise linear function, and equals an explicit hidden layer."""
+"""The piecewise linear computation of FIRE's MLP equals that with an explicit hidden layer."""
 
 import pytest
 import torch

@@ -110,7 +110,9 @@ def test_path_integrals_are_sums_over_the_tokens_after_the_key(
         assert bias[1, h, t - KEYS, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(("variant", "relative"), [("relative", True), ("paper", False)])
+@pytest.mark.parametrize(
+    ("variant", "relative"), [("relative", True), ("paper", False), ("repository", False)]
+)
 def test_only_the_relative_variant_ignores_absolute_positions(
     variant: Variant, relative: bool
 ) -> None:

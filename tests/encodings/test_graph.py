@@ -18,7 +18,7 @@ def geometry(width: int = 24, heads: int = 4) -> Geometry:
 
 
 def graphs(batch: int, nodes: int, probability: float, seed: int) -> Tensor:
-    """Return undirected graphs [B, T, T] without loops; the last node has no edges."""
+    """Return undirected graphs [B, T, T] without self-loops; the last node has no edges."""
     edges = (
         torch.rand(batch, nodes, nodes, generator=torch.Generator().manual_seed(seed)) < probability
     )

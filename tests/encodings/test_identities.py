@@ -309,7 +309,7 @@ def test_embeddings_with_a_small_base_nearly_repeat() -> None:
     assert (far[0] - far[1]).abs().max() > 1
 
 
-def test_whole_wavelengths_repeat_exactly() -> None:
+def test_integer_wavelengths_repeat_exactly() -> None:
     """Resonance at d=8 and base 10: wavelengths of 6, 11, 20 and 35 tokens, whose lcm is 4620."""
     spectrum = partial(resonance, base=10.0)
     period = math.lcm(6, 11, 20, 35)
@@ -499,7 +499,7 @@ def test_binary_positions_repeat_after_2_to_the_power_of_the_digits(
     assert torch.equal(embedded[:period], embedded[2 * period :])
     changes = embedded.diff(dim=0).abs().sum(dim=0)  # of each channel, over three periods
     assert changes[0] == 3 * period - 1
-    assert changes[-1] == 5  # on and off three times
+    assert changes[-1] == 5  # off and on three times
 
 
 def test_scaled_integers_stay_within_one_and_their_step_depends_on_the_length() -> None:

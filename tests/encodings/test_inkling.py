@@ -1,4 +1,4 @@
-"""Inkling's relative bias and temperature, compared with loops over tokens and transformers."""
+"""Inkling's bias and temperature, compared with loops over tokens and with transformers."""
 
 import math
 from typing import Any

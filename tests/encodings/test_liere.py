@@ -131,7 +131,7 @@ def test_only_the_matrices_of_comrope_commute(form: str) -> None:
 
 
 @pytest.mark.parametrize("make", [LieRE, ComRope])
-def test_gradients_reach_all_matrices(make: Callable[..., Encoding]) -> None:
+def test_gradients_of_all_matrices_pass_gradcheck(make: Callable[..., Encoding]) -> None:
     encoding = build(make, 8, block_size=4)
     x, q, k, pos = inputs(8, 2)
     leaves = list(encoding.parameters())

@@ -1,4 +1,4 @@
-"""Partial key offset, compared with its definition by token and by channel."""
+"""Partial key offset, compared with its definition token by token and channel by channel."""
 
 import cmath
 from functools import partial
@@ -25,7 +25,7 @@ def rotate_pair(pair: tuple[float, float], angle: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("layout", "width"), [("half", 16), ("interleaved", 16), ("half", 4)])
 @pytest.mark.parametrize("base", [1024.0, 77.0])
-def test_half_of_the_channels_rotate_and_the_others_are_those_of_the_previous_token(
+def test_half_of_the_channels_rotate_and_the_others_of_keys_are_those_of_the_previous_token(
     layout: Layout, width: int, base: float
 ) -> None:
     spectrum = partial(half_truncated, base=base)
@@ -58,7 +58,7 @@ def test_the_stationary_channels_are_the_published_ones() -> None:
     assert frequencies[0, 0] == 1 and frequencies[0, 31].item() == pytest.approx(1 / 1024)
 
 
-def test_other_spectra_offset_their_stationary_channels() -> None:
+def test_channels_with_frequency_0_and_unrotated_channels_are_stationary() -> None:
     encoding = PartialKeyOffset(
         geometry(16), spectrum=partial(p_rope, fraction=0.5), rotary_fraction=0.75
     )

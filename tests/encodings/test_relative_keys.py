@@ -140,7 +140,7 @@ def test_shaw_values_match_the_formula(
     assert_close_in_float32(in_float32, ours)
 
 
-def test_shaw_golden_rows_reverse_the_order_of_the_papers_table() -> None:
+def test_shaw_rows_are_those_of_the_papers_table_in_reverse_order() -> None:
     distance = torch.tensor([0.0, 1, 2, 15, 16, 17, 100])
     rows = 16 - Shaw(geometry(1, 4)).row(distance)
     assert rows.tolist() == [16, 15, 14, 1, 0, 0, 0]
@@ -424,7 +424,7 @@ def test_relative_scores_equal_products_with_one_vector_per_pair() -> None:
     assert counts[1] == 9
 
 
-def test_shaw_values_of_20_000_tokens_are_exact_in_float32() -> None:
+def test_shaw_values_of_20_000_tokens_are_precise_in_float32() -> None:
     """All but the nearest tokens share a row; their weights sum to nearly 1."""
     encoding = Shaw(geometry(1, 16)).double()
     assert encoding.values is not None

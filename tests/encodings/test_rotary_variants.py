@@ -224,7 +224,7 @@ def test_longrope_rescales_all_but_the_first_tokens(layout: str) -> None:
             assert actual[0, 0, i, j].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
-def test_longrope_with_a_single_factor_equals_ntk_past_the_first_tokens() -> None:
+def test_longrope_with_a_single_factor_and_no_start_tokens_equals_ntk() -> None:
     width, factor = 64, 4.0
     rescaled = LongRope(geometry(width), spectrum=geometric, factors=factor, start_tokens=0)
     base = 1e4 * factor ** (width / (width - 2))

@@ -1,4 +1,4 @@
-"""Sinks and kept first tokens, compared in every kernel with sums over the visible keys."""
+"""Sinks and kept first tokens, compared with sums over the visible keys."""
 
 import math
 from collections.abc import Callable

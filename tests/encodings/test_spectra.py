@@ -109,7 +109,7 @@ def test_yarn_at_a_short_training_length_matches_golden_values() -> None:
         (63, 3.068925989e-07),
     ],
 )
-def test_llama3_at_the_size_of_the_model_matches_golden_values(p: int, expected: float) -> None:
+def test_ntk_by_parts_of_llama_3_1_matches_golden_values(p: int, expected: float) -> None:
     actual, _ = ntk_by_parts(128, 8192, 8192, base=5e5, factor=8, beta_slow=1, beta_fast=4)
     assert actual[p].item() == pytest.approx(expected, rel=1e-8)
 

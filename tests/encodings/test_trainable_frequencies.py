@@ -230,7 +230,7 @@ def test_frequencies_of_partial_rope_and_p_rope_match_golden_values() -> None:
         (64, 1.5, "rotary_fraction=1.5"),
     ],
 )
-def test_fractions_that_give_no_pairs_are_rejected(
+def test_fractions_that_do_not_give_whole_pairs_are_rejected(
     width: int, fraction: float, message: str
 ) -> None:
     with pytest.raises(ValueError, match=f"even number of channels, but .*{message}"):

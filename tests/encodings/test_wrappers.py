@@ -363,11 +363,12 @@ def test_a_draw_is_shared_by_the_layers_inside_other_wrappers(
     randomized = partial(Randomized, inner=Alibi, max_length=64)
     plain, outer = randomized(GEOMETRY).eval(), wrapper(GEOMETRY, inner=randomized).eval()
     expected = attention_output(plain.at_layer(2), 16, name)
-    x = random_inputs(16)[0]
-    for encoding in (plain, outer):
-        encoding.embed(x, torch.arange(16))
     torch.testing.assert_close(attention_output(outer.at_layer(2), 16, name), expected)
     assert not torch.allclose(expected, attention_output(Alibi(GEOMETRY), 16, name))
+    (x, q, k, v), pos = random_inputs(16), torch.arange(16)
+    outer.train().embed(x, pos)
+    first, last = (kernel_function(name)(outer.at_layer(i), x, q, k, v, pos) for i in (0, 5))
+    assert torch.equal(first, last)
 
 
 @pytest.mark.parametrize(

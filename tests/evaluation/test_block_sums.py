@@ -78,7 +78,7 @@ def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
 def test_variables_of_a_process_group_that_posenc_did_not_start_have_no_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only jobs may read them: as a rank of two, a command would score every second window."""
+    """Only jobs may read them: as one of two ranks, a command would score every second window."""
     windows = TokenWindows(TEXT, nonoverlapping(TOKENS, 700))
     expected = measured(windows)
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():

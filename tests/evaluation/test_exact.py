@@ -1,4 +1,4 @@
-"""The rows of `posenc evaluate` equal an independent computation from the same checkpoint.
+"""Evaluation rows equal an independent computation from the same checkpoint.
 
 The oracle shares no code with posenc: it reads the checkpoint file with torch alone, computes the
 Transformer in float64 from the formulas, and cuts the tokens into windows itself.
@@ -36,8 +36,8 @@ def load_weights(run: RunDirectory) -> dict[str, Tensor]:
 
 
 def layer_norm(x: Tensor, weight: Tensor) -> Tensor:
-    centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+    centered = x - x.mean(-1, keepdim=True)
+    return centered / (centered.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
 
 
 def rotated(x: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def test_every_protocol_equals_scoring_one_token_at_a_time(
         assert (row["words"] is None) == (count < 398)
 
 
-def test_the_loss_at_a_position_sums_the_tokens_at_that_position(
+def test_the_loss_at_a_position_is_the_sum_over_the_tokens_there(
     short_run: RunDirectory, short_tokens: Tensor
 ) -> None:
     overrides = [f"run={short_run.path}", "evaluation=by_position", "evaluation.lengths=[61]"]

@@ -58,7 +58,7 @@ def test_the_search_starts_from_pi_ntk_and_yarn() -> None:
     starting = initial_factors(8, 64, 1e4, 4.0)
     assert starting["pi"] == (4, 4, 4, 4)
     assert starting["ntk"] == pytest.approx((1, 4 ** (1 / 3), 4 ** (2 / 3), 4), abs=1e-6)
-    assert starting["yarn"] == pytest.approx((1, 1.333333, 4, 4), abs=1)
+    assert starting["yarn"] == pytest.approx((1, 1.6, 4, 4), abs=1e-6)
     (first,) = search(0, SearchSize(5, 1, 1, 1))
     assert len(first) == 5
     assert [f for f, _ in first[:3]] == [*initial_factors(16, 64, 1e4, 3.0).values()]

@@ -131,7 +131,7 @@ def test_a_factor_of_null_depends_on_the_evaluation_length_even_in_a_shorter_las
         for row in short_run.rows()
         if (row["swap"], row["protocol"], row["length"]) == (None, "nonoverlapping", 12)
     )
-    assert short["loss"] == unswapped["loss"]  # within the training length a factor is 1
+    assert short["loss"] == unswapped["loss"]  # a factor of null is 1 within the training length
 
 
 def test_commas_evaluate_several_swaps_in_one_table(
@@ -222,7 +222,7 @@ def test_spectra_inside_wrappers_keep_their_own_base() -> None:
 
 
 @pytest.fixture
-def own_swap_name(tmp_path: Path) -> Callable[[str], str]:
+def custom_swap_name(tmp_path: Path) -> Callable[[str], str]:
     """Returns the name of a swap from --config-dir with the given YAML text."""
     file = tmp_path / "evaluation" / "swap" / "mine.yaml"
     file.parent.mkdir(parents=True)
@@ -237,22 +237,22 @@ def own_swap_name(tmp_path: Path) -> Callable[[str], str]:
     return name
 
 
-def test_the_name_of_an_own_swap_has_all_of_its_parameters(
-    own_swap_name: Callable[[str], str],
+def test_the_name_of_a_custom_swap_has_its_parameter(
+    custom_swap_name: Callable[[str], str],
 ) -> None:
     target = "_target_: posenc.encodings.spectra.position_interpolation\n"
-    assert own_swap_name(f"{target}factor: 2\n") == "mine factor=2"
-    assert own_swap_name(f"{target}factor: 8\n") == "mine factor=8"
+    assert custom_swap_name(f"{target}factor: 2\n") == "mine factor=2"
+    assert custom_swap_name(f"{target}factor: 8\n") == "mine factor=8"
 
 
-def test_the_name_of_an_own_swap_has_a_hash_of_each_list(
-    own_swap_name: Callable[[str], str],
+def test_the_name_of_a_custom_swap_has_a_hash_of_its_list(
+    custom_swap_name: Callable[[str], str],
 ) -> None:
     text = "_target_: posenc.encodings.spectra.longrope\nlong_factor: [1.0, 2.0]\nfactor: 2\n"
-    name = own_swap_name(text)
+    name = custom_swap_name(text)
     assert re.fullmatch(r"mine factor=2 long_factor=[0-9a-f]{8}", name)
-    assert own_swap_name(text.replace("2.0]", "3.0]")) != name
-    assert own_swap_name(text) == name
+    assert custom_swap_name(text.replace("2.0]", "3.0]")) != name
+    assert custom_swap_name(text) == name
 
 
 def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> None:

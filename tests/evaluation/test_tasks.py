@@ -160,7 +160,7 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
         (["data=text", f"data.test={TEXT_FILE}"], "is text, but the run was trained on a task"),
     ],
 )
-def test_data_incompatible_with_a_run_on_a_task_is_an_error(
+def test_settings_incompatible_with_a_run_on_a_task_are_errors(
     overrides: list[str], message: str, task_run: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", f"run={task_run.path}", *overrides]) == 2

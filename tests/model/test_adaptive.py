@@ -92,7 +92,7 @@ def test_losses_in_chunks_equal_losses_without_chunks(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("tokens", [[3, 4], [12, 24], [25, 49]])
-def test_clusters_without_a_target_are_skipped(tokens: list[int]) -> None:
+def test_losses_are_correct_if_clusters_have_no_target(tokens: list[int]) -> None:
     head, (hidden, _) = build_head(), random_batch(1, 2)
     expected = -head(hidden)[0].gather(-1, torch.tensor(tokens)[:, None]).T
     losses = head.losses(hidden, torch.tensor([tokens]))
@@ -151,7 +151,7 @@ def test_all_clusters_start_at_the_scale_of_a_plain_embedding() -> None:
         "head_dropout=0.5",
     ],
 )
-def test_every_parameter_changes_the_losses(change: str) -> None:
+def test_an_option_changes_the_losses(change: str) -> None:
     tokens = torch.randint(0, VOCAB_SIZE, (2, 24), generator=torch.Generator().manual_seed(1))
 
     def losses(model: Decoder) -> Tensor:

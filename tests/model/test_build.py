@@ -1,4 +1,4 @@
-"""Models and encodings that do not fit into the memory are rejected before they are allocated."""
+"""Models and encodings that do not fit into memory are rejected before they are allocated."""
 
 import pytest
 import torch

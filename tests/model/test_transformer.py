@@ -77,7 +77,9 @@ def test_losses_are_the_negative_log_likelihood(configured: Configured) -> None:
         "model.bias=true",
     ],
 )
-def test_every_model_parameter_changes_the_output(configured: Configured, change: str) -> None:
+def test_an_option_changes_the_output_or_the_number_of_parameters(
+    configured: Configured, change: str
+) -> None:
     tokens = torch.randint(0, 50, (1, 24))
     plain, other = build_model(configured(), 50), build_model(configured(change), 50)
     changed = other.parameter_count() != plain.parameter_count()
