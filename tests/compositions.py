@@ -43,7 +43,7 @@ OTHER_SETTINGS: dict[str, Any] = {
         "batch_tokens": 16384,
     },
 }
-"""Settings of a planned run on which neither its report nor its W&B run depends."""
+"""Settings that the fabricated configurations in tests/report and tests/tracking share."""
 
 
 def num_layers(encoding: str) -> int:

@@ -64,7 +64,7 @@ def test_every_package_has_a_layer() -> None:
 
 
 @pytest.mark.parametrize("file", sorted((SOURCE / "encodings").rglob("*.py")), ids=lambda f: f.stem)
-def test_encodings_import_only_torch_and_their_own_package(file: Path) -> None:
+def test_encodings_import_only_torch_the_standard_library_and_their_package(file: Path) -> None:
     for node in ast.walk(syntax_tree(file)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

@@ -14,7 +14,7 @@ MODEL = {"width": 32, "layers": 2, "heads": 4, "feed_forward": 64}
 
 @pytest.fixture(scope="session")
 def job_overrides(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The overrides of a run that trains in seconds: 40 steps at 24 tokens."""
+    """The overrides of a run that trains in seconds: 40 steps at L = 24."""
     return [
         *(f"model.{name}={value}" for name, value in MODEL.items()),
         "train_length=24",

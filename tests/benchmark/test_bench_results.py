@@ -111,7 +111,7 @@ def test_the_figure_shows_every_ratio_and_the_published_ones(rows_with_published
     assert ">alibi</text>" in figure.svg and ">L = 32</text>" in figure.svg
 
 
-def test_the_figure_of_a_single_length_has_markers(rows: Rows) -> None:
+def test_the_figure_of_a_single_length_has_no_nan_in_its_svg(rows: Rows) -> None:
     """The marker sizes of a scale with one length would be NaN, so no markers would be drawn."""
     single_length = [{**row, "published_ratio": None} for row in rows if row["length"] == 16]
     svg = cost_figure(single_length, "Cost", "of something", csv="").svg

@@ -46,7 +46,7 @@ SmallRun = Callable[..., RunDirectory]
         '{"started": -1}',
     ],
 )
-def test_a_run_with_a_corrupt_status_has_failed_until_its_next_start(
+def test_a_run_with_a_corrupt_status_has_failed_and_the_error_names_the_file(
     small_run: SmallRun, text: str
 ) -> None:
     run = small_run()

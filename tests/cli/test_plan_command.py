@@ -103,7 +103,8 @@ def test_runs_that_exceed_memory_are_reported(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", *small_job, "machine=h100", "machine.memory=1e5"]) == 0
-    assert "100kB" in capsys.readouterr().out
+    output = " ".join(capsys.readouterr().out.split())
+    assert "peak memory exceeds the device's 100kB for 1 run" in output
 
 
 def test_the_sweep_of_a_paper_is_estimated_without_its_data(
@@ -134,4 +135,5 @@ def test_a_mistake_gets_one_message(
 ) -> None:
     assert main(["plan", *words]) == 2
     error = capsys.readouterr().err
+    assert error.count("posenc plan: ") == 1
     assert message in error and "Traceback" not in error

@@ -21,7 +21,7 @@ def test_the_parts_of_a_document_concatenate_to_it(
     assert "".join(parts) == document
 
 
-def test_parts_have_the_requested_size_and_end_with_a_line() -> None:
+def test_parts_have_the_requested_size_and_consist_of_whole_lines() -> None:
     document = "".join(f"line {number:04}\n" for number in range(1000))
     fractions = SplitFractions(0.1, 0.2)
     sizes = {split: len(fractions.split_slice(document, split)) for split in SPLITS}

@@ -10,7 +10,7 @@ from posenc.data.stdlib import StdlibCorpus
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A standard library of 60 modules, and files that are not part of the corpus."""
+    """A standard library of 60 modules and a page of docs, and files outside the corpus."""
     for number in range(60):
         _write(tmp_path / f"package{number % 3}" / f"module{number}.py", f"number = {number}\n")
     for folder in ("site-packages", "dist-packages", "__pycache__", "test", "x/tests", "idle_test"):

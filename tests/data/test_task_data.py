@@ -18,7 +18,7 @@ from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
 from posenc.data.tasks.mqar import AssociativeRecall
 from posenc.data.tasks.passkey import Passkey
-from posenc.data.tasks.task import Task
+from posenc.data.tasks.task import SeededRandom, Task
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.tokenizers.byte import ByteTokenizer
@@ -51,7 +51,12 @@ def test_only_answers_are_targets(name: str) -> None:
     inputs, targets = data.training_batches(48, seed=3).batch(0, 40)
     assert inputs.shape == targets.shape == (40, 48)
     lengths = {data.task.sequence_length(size) for size in range(1, 49)}
-    for row_inputs, row_targets in zip(inputs.tolist(), targets.tolist(), strict=True):
+    rows = zip(inputs.tolist(), targets.tolist(), strict=True)
+    for number, (row_inputs, row_targets) in enumerate(rows):
+        random = SeededRandom("train", 3, number)
+        size = 1 + random.integer(data.task.largest_size(48))
+        scored = data.task.generate(random, size).scored.tolist()
+        assert [target != IGNORE_INDEX for target in row_targets[: len(scored)]] == scored
         assert row_inputs[0] == 0 and set(row_targets) != {IGNORE_INDEX}
         for position, target in enumerate(row_targets[:-1]):
             assert target in (IGNORE_INDEX, row_inputs[position + 1])

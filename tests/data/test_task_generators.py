@@ -75,7 +75,7 @@ def solve_mqar(symbols: Symbols) -> str:
 
 
 def solve_passkey(symbols: Symbols) -> str:
-    """Return the symbol after the first occurrence of the longest repeated suffix (2 to 6)."""
+    """Return the symbol after the first occurrence of the longest repeated suffix (2-6 symbols)."""
     for size in range(6, 1, -1):
         question = list(symbols[-size:])
         for start in range(len(symbols) - size):

@@ -70,7 +70,7 @@ def test_the_digest_depends_on_contents_not_on_paths(folder: Path) -> None:
     assert TextCorpus(train="**/*.txt").digest() != digest
 
 
-def test_a_few_documents_are_each_cut_into_three(folder: Path) -> None:
+def test_a_single_document_is_cut_into_three(folder: Path) -> None:
     text = "".join(f"{number:03}\n" for number in range(100))
     (folder / "long.txt").write_text(text)
     corpus = TextCorpus(paths="long.txt", validation_fraction=0.1, test_fraction=0.2)

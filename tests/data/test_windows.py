@@ -18,7 +18,7 @@ def _token_array(count: int) -> TokenArray:
 
 @settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 8), st.integers(1, 5))
-def test_an_epoch_has_every_token_as_target_once(
+def test_an_epoch_has_every_token_of_the_full_windows_as_target_once(
     count: int, length: int, tail: int, epochs: int
 ) -> None:
     windows = TrainingWindows(_token_array(count * length + tail % length), length, seed=3)

@@ -45,7 +45,7 @@ class PositionModel(torch.nn.Module):
         return self
 
 
-def measured(windows: TokenWindows, budget: Budget | None = None) -> Measurement:
+def measured(windows: TokenWindows, budget: Budget) -> Measurement:
     model: Any = PositionModel()
     options: Any = {"precision": "float32", "on_batch": lambda tokens, seconds: True}
     result = measure(model, windows, batch_tokens=3000, budget=budget, **options)
@@ -59,9 +59,9 @@ def scored_positions(spans: NDArray[np.int64], indices: NDArray[np.int64]) -> It
 
 
 @pytest.mark.parametrize(("protocol", "arguments"), ARGUMENTS)
-@pytest.mark.parametrize("budget", [None, Budget(tokens=2000)])
+@pytest.mark.parametrize("budget", [Budget(), Budget(tokens=2000)])
 def test_a_target_belongs_to_the_block_of_its_position_in_the_text(
-    protocol: Callable[..., NDArray[np.int64]], arguments: dict[str, int], budget: Budget | None
+    protocol: Callable[..., NDArray[np.int64]], arguments: dict[str, int], budget: Budget
 ) -> None:
     spans = protocol(TOKENS, 700, **arguments)
     result = measured(TokenWindows(TEXT, spans), budget)
@@ -80,10 +80,10 @@ def test_variables_of_a_process_group_that_posenc_did_not_start_have_no_effect(
 ) -> None:
     """Only jobs may read them: as one of two ranks, a command would score every second window."""
     windows = TokenWindows(TEXT, nonoverlapping(TOKENS, 700))
-    expected = measured(windows)
+    expected = measured(windows, Budget())
     for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    result = measured(windows)
+    result = measured(windows, Budget())
     assert (result.sums.tolist(), rank()) == (expected.sums.tolist(), 0)
     with job_process():
         assert (rank(), world_size()) == (1, 2)

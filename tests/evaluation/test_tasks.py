@@ -15,7 +15,7 @@ from posenc.config.compose import compose
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.evaluation.scoring import Measurement, evaluation_row, measure
-from posenc.evaluation.windows import TaskWindows
+from posenc.evaluation.windows import Budget, TaskWindows
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.model.transformer import LinearHead
@@ -53,6 +53,7 @@ def measured(data: TaskData, guess: Callable[[Tensor], Tensor]) -> tuple[TaskWin
         batch_tokens=1000,
         precision="float32",
         on_batch=lambda *_: True,
+        budget=Budget(),
         accuracy=True,
     )
     assert result is not None

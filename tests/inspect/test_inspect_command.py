@@ -109,6 +109,7 @@ def test_an_invalid_command_gives_one_message(
 ) -> None:
     code, _, error = inspect(*overrides)
     assert code == 2 and "Traceback" not in error
+    assert error.count("posenc inspect: ") == 1
     assert all(part in error for part in parts), error
     assert not list(tmp_path.iterdir())
 

@@ -116,8 +116,10 @@ def test_a_task_has_no_sentence_and_fox_has_forget_gates(
     run = trained("encoding=fox", "data=task_copy", "data.examples=4")
     assert main(["inspect", f"run={run.path}", "windows=2", "lengths=[30]"]) == 0
     assert "symbols of a task" in capsys.readouterr().out
-    assert all(float(row["mean_log"]) < 0 for row in rows(run, "gates"))
+    gates = rows(run, "gates")
+    assert gates and all(float(row["mean_log"]) < 0 for row in gates)
     at_query = [row for row in rows(run, "attention_by_distance") if row["start"] == "0"]
+    assert at_query
     assert all(float(row["bias"]) == pytest.approx(0, abs=1e-5) for row in at_query)
     assert (run.path / "inspect" / "bias_by_distance.svg").is_file()
 

@@ -52,7 +52,7 @@ def test_power_spectra_decay_faster_at_short_range_and_exponential_spectra_at_lo
 
 @pytest.mark.parametrize(("name", "base"), [("10000^-t", 1e4), ("1000^-t", 1e3)])
 def test_exponential_spectra_cross_zero_at_0_617_times_their_base(name: str, base: float) -> None:
-    assert real(name, 0.6 * base)[0] > 0 > real(name, 0.64 * base)[0]
+    assert real(name, 0.61 * base)[0] > 0 > real(name, 0.62 * base)[0]
 
 
 def test_the_mean_over_frequencies_tends_to_the_integral() -> None:

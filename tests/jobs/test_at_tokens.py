@@ -1,4 +1,4 @@
-"""`evaluation.at_tokens`: a run is evaluated at several token counts during its training."""
+"""`evaluation.at_tokens`: weights from several points in training are saved and evaluated."""
 
 from collections.abc import Callable
 from itertools import count
@@ -25,7 +25,7 @@ MEASURED = ("sum", "count", "tokens_hash")
 BUDGETS = "evaluation.at_tokens=[960,1920]"
 """After 5 and 10 of 20 steps."""
 DROPOUT = ("encoding=t5", "model.dropout=0.2", BUDGETS)
-"""The weights of such a run depend on every random draw of its training."""
+"""With dropout, the weights depend on every random draw in training."""
 
 
 @pytest.fixture(scope="module")

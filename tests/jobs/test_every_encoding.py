@@ -1,4 +1,4 @@
-"""Every encoding and spectrum trains for 20 steps and is evaluated at 4L, without a warning.
+"""Every encoding and spectrum trains for 20 steps and is evaluated at 4L (learned: only at L).
 
 The fast tests train one encoding of each kind, the slow ones all others.
 """

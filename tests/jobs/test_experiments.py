@@ -26,15 +26,15 @@ FILES: dict[str, Any] = {
     file.stem: yaml.safe_load(file.read_text())
     for file in sorted((conf_dir() / "experiment").glob("*.yaml"))
 }
-NAMES = sorted({*FILES} - {"alibi_cost", "kernel_choice"})  # benchmarks
+NAMES = sorted({*FILES} - {"alibi_cost", "kernel_choice"})  # without the benchmarks
 SIZES = [(name, size) for name in NAMES for size in FILES[name].get("sizes") or [None]]
 
 VERIFIED: set[str] = set()
 """The encodings that `validate` has verified, so that each is verified only once."""
 
 
-def finished_run(config: Any, index: int, seed: int) -> Run:
-    """Return a finished run whose losses depend on its index, the length and the seed."""
+def evaluated_run(config: Any, index: int, seed: int) -> Run:
+    """Return a run with every requested row; losses depend on the index, the row and the seed."""
     plain: Any = OmegaConf.to_container(config)
     return Run(
         name=f"{config.choices.encoding}-{index}-s{seed}",
@@ -98,7 +98,8 @@ def test_jobs_of_every_size_are_valid(name: str, size: str | None) -> None:
 def test_every_premise_and_claim_can_be_judged(name: str) -> None:
     sizes = [size for experiment, size in SIZES if experiment == name]
     configs = jobs(name, sizes[0])
-    runs = [finished_run(config, i, seed) for i, config in enumerate(configs) for seed in (1, 2, 3)]
+    indexed = list(enumerate(configs))
+    runs = [evaluated_run(config, i, seed) for i, config in indexed for seed in (1, 2, 3)]
     composed = OmegaConf.to_container(compose("train", [f"experiment={name}"]), resolve=True)
     assert isinstance(composed, dict)
     claims = [claim for key in ("premises", "claims") for claim in parse_claims(composed[key], key)]

@@ -263,7 +263,7 @@ def test_a_job_writes_a_checkpoint_when_its_launcher_dies(small_run: SmallRun) -
     assert list_checkpoints(run.checkpoints)[0].step == len(run.metrics())
 
 
-def test_a_run_that_was_started_on_a_gpu_names_what_can_continue_it(
+def test_the_error_for_a_run_started_on_a_gpu_says_how_to_continue_without_one(
     small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = finish(small_run("encoding=rope"))

@@ -260,7 +260,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def trial_report(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """The report on such an experiment (`folder`, `index`, `printed`), which tests only read."""
+    """The report on `write_experiment` (`folder`, `index`, `printed`), which tests only read."""
     folder = write_experiment(tmp_path_factory.mktemp("trial_report") / "outputs" / "trial")
     console = Console(file=(printed := io.StringIO()), width=200)
     index = write_report(folder, console, full=True)

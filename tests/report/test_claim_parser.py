@@ -190,10 +190,10 @@ def test_clauses_inherit_where_margin_and_confidence_and_can_override_them() -> 
     assert first.train_lengths.select([32, 64]) == [64, 128]
 
 
-def test_a_number_matches_however_it_is_written() -> None:
+def test_an_integral_float_in_a_selector_becomes_an_integer() -> None:
     selector = {"encoding.spectrum.base": 5e5, "length": "L"}
     (claim,) = parse_claims([{**VALID_CLAIM, "left": {"perplexity": selector}}])
-    assert claim.clauses[0].left.values[0].selector == {"encoding.spectrum.base": 500000}
+    assert str(claim.clauses[0].left.values[0].selector) == "{'encoding.spectrum.base': 500000}"
 
 
 @pytest.mark.parametrize(

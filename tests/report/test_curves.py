@@ -68,7 +68,7 @@ def test_positions_come_from_the_longest_window(
 def test_each_swap_has_the_positions_of_its_own_arrays(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
-    """One swap has a dot in its name, and one was evaluated at fewer lengths than the others."""
+    """One swap has a dot in its name, and the swaps were evaluated at different lengths."""
     losses = {(None, 4): 3.0, (None, 2): 1.0, ("yarn factor=2.5", 4): 5.0, ("pi", 2): 7.0}
     rows, positions = [], {}
     for (swap, length), loss in losses.items():

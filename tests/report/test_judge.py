@@ -1,4 +1,4 @@
-"""Every kind of claim, judged on results that satisfy it and on results that violate it."""
+"""Claims about quantities, judged on results that satisfy them and on results that do not."""
 
 from typing import Any
 

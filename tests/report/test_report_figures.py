@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import re
 import sys
@@ -38,7 +37,9 @@ def test_pngs_are_sharp_and_svgs_are_valid(trial_report: SimpleNamespace) -> Non
         assert ET.fromstring((report / f"{stem}.svg").read_text()).tag == f"{SVG}svg"
 
 
-def test_perplexity_by_length_is_the_mean_over_seeds(trial_report: SimpleNamespace) -> None:
+def test_perplexity_by_length_is_the_geometric_mean_over_seeds(
+    trial_report: SimpleNamespace,
+) -> None:
     rows = {
         (row["train_length"], row["encoding"], row["length"]): row
         for row in points(trial_report.index, "perplexity_by_length")
@@ -173,9 +174,9 @@ def test_losses_by_position_are_relative_to_nope_and_paired_by_seed(
     write_positions(tmp_path / "three", fabricate, losses, {128: 100})
     rows = points(write_report(tmp_path / "three", console), "loss_by_position")
     for encoding, loss in losses.items():
-        of_encoding = [row for row in rows if row["encoding"] == encoding]
-        assert len(of_encoding) > 4
-        for row in of_encoding:
+        encoding_rows = [row for row in rows if row["encoding"] == encoding]
+        assert len(encoding_rows) > 4
+        for row in encoding_rows:
             for column in ("loss_difference", "low", "high"):
                 assert float(row[column]) == pytest.approx(loss - 3.25, abs=1e-6)
 
@@ -247,5 +248,3 @@ def test_a_task_label_leaves_out_settings_that_all_curves_share(
 ) -> None:
     labels = {row["encoding"] for row in points(task_report.index, "accuracy_by_length")}
     assert labels == {"rope", "alibi"}
-    command = json.loads((task_report.folder / "plan.json").read_text())["command"]
-    assert command in task_report.index.read_text()

@@ -200,8 +200,11 @@ def test_a_diverged_model_has_a_row_and_a_curve(
             row |= {key: None for key in row if key.startswith("perplexity")}
             rows = [fabricate.row(64, 3.0), row]
             fabricate.run(tmp_path / "one", fabricate.config(encoding, 64, seed), rows)
-    write_report(tmp_path / "one", console, full=True)
+    index = write_report(tmp_path / "one", console, full=True)
     assert "> 1e+99" in printed(console)
+    text = index.with_name("perplexity_by_length.csv").read_text()
+    curve = [row for row in csv.DictReader(io.StringIO(text)) if row["encoding"] == "alibi"]
+    assert [(row["length"], float(row["loss"])) for row in curve] == [("64", 3.0), ("128", 902.0)]
 
 
 def test_each_run_with_a_corrupt_file_is_named_and_the_others_are_reported(
@@ -260,7 +263,7 @@ def test_different_tokens_at_different_training_lengths_are_no_limitation(
     assert "not all scored on the same tokens" not in " ".join(printed(console).split())
 
 
-def test_unfinished_runs_are_listed_in_every_format(
+def test_unfinished_runs_are_listed_in_the_terminal_the_page_and_markdown(
     trial_report: SimpleNamespace, read_html: Any
 ) -> None:
     failed, pending = (

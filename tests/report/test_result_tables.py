@@ -52,6 +52,20 @@ def in_markdown(text: str) -> Numbers:
     return numbers
 
 
+def in_latex(text: str) -> Numbers:
+    numbers: Numbers = {}
+    tables = re.findall(r"\\toprule\n(.*?)\\bottomrule.*?L = (\d+):", text, re.S)
+    for body, train_length in tables:
+        lines = [line.removesuffix(" \\\\") for line in body.splitlines() if " & " in line]
+        header, *rows = [line.split(" & ") for line in lines]
+        for row in rows:
+            for name, cell in zip(header, row, strict=True):
+                length, value = name.split()[0], cell.removeprefix("\\textbf{").removesuffix("}")
+                if length.isdigit() and value != "-":
+                    numbers[int(train_length), row[0], int(length)] = value
+    return numbers
+
+
 def in_terminal(text: str) -> Numbers:
     """The line after the title has the lengths; the rows are between the rule and the notes."""
     numbers: Numbers = {}
@@ -86,6 +100,7 @@ def test_every_format_has_the_perplexities_in_the_run_files(
     assert len(numbers) == 4 * 5 + 3 * 4
     assert in_csv((trial_report.folder / "report/extrapolation.csv").read_text()) == numbers
     assert in_markdown((trial_report.folder / "report/extrapolation.md").read_text()) == numbers
+    assert in_latex((trial_report.folder / "report/extrapolation.tex").read_text()) == numbers
     assert in_terminal(trial_report.printed) == numbers
     assert in_page(read_html(trial_report.index.read_text())) == numbers
 

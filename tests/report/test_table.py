@@ -130,6 +130,9 @@ def test_the_terminal_shows_markup_as_text_and_marks_the_best() -> None:
     text = printed(TABLE, 200)
     assert HOSTILE in text and "*34.6 ppl" in text
     assert text.splitlines()[0].rstrip() == TABLE.title
+    markup = "[bold]x[/bold]"
+    table = Table(markup, [Column(markup)], [[Cell(markup, details=[markup])]], [markup])
+    assert printed(table, 200).count(markup) == 5
 
 
 def test_a_piece_has_only_rows_with_values_in_it() -> None:

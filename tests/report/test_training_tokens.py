@@ -40,7 +40,7 @@ def loss(seed: int, tokens: int) -> float:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, fabricate: SimpleNamespace) -> Path:
-    """RoPE with three seeds, evaluated at L and 2L after each of TOKENS, with and without swap."""
+    """RoPE with three seeds, evaluated at L and 2L after each of TOKENS, with and without swaps."""
     sweep: Path = tmp_path_factory.mktemp("tokens") / "sweep"
     for seed in SEEDS:
         rows = []
@@ -110,7 +110,7 @@ def test_without_intermediate_rows_there_is_no_figure(
     assert relative_perplexity_by_tokens(experiment, line_styles({"rope": "rope"})) is None
 
 
-def test_a_run_without_rows_from_the_end_of_training_has_a_line(
+def test_a_run_without_rows_from_the_end_of_training_is_only_in_this_figure(
     tmp_path: Path, fabricate: SimpleNamespace
 ) -> None:
     """An interrupted evaluation leaves such a run, because it begins with the earlier weights."""

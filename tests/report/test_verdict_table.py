@@ -110,6 +110,17 @@ def test_every_format_has_the_verdicts(claim_report: SimpleNamespace, read_html:
     markdown = claim_report.files["claims.md"].read_text().splitlines()
     rows = [line for line in markdown if line.startswith("|")][2:]
     assert [line.split(" | ")[0][2:] for line in rows] == [outcome[2:] for outcome in outcomes]
+    latex = claim_report.files["claims.tex"].read_text()
+    in_latex = re.findall(r"^(holds|fails|not measured) & ", latex, re.M)
+    assert in_latex == [outcome[2:] for outcome in outcomes]
+    records = csv.DictReader(io.StringIO(claim_report.files["claims.csv"].read_text()))
+    assert [(record["verdict"], record["outcome"]) for record in records] == [
+        ("holds", "holds"),
+        ("fails", "fails"),
+        ("fails", "holds"),  # the clauses of the third claim
+        ("fails", "fails"),
+        ("not measured", "not measured"),
+    ]
 
 
 def test_claims_have_the_numbers_of_the_runs(claim_report: SimpleNamespace) -> None:

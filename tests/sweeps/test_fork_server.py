@@ -189,9 +189,9 @@ print({{status.state for status in PoolLauncher(1).launch([run]).values()}})
     ) as process:
         wait_until(run.metrics)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for child in children:
-            if b"forkserver" in Path(f"/proc/{child}/cmdline").read_bytes():
-                os.kill(int(child), signal.SIGKILL)
+        commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+        (server,) = [child for child, command in commands.items() if b"forkserver" in command]
+        os.kill(int(server), signal.SIGKILL)
         output, _ = process.communicate()
     assert output == "{'finished'}\n"
     assert run.metrics_file.read_text() == uninterrupted.metrics_file.read_text()

@@ -1,4 +1,4 @@
-"""The pool launcher with fake jobs: order, restarts, threads, GPUs, signals and its output."""
+"""The pool launcher with fake jobs: concurrency, restarts, threads, GPUs, signals and output."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""A sweep on a real Slurm cluster of one node: queued, preempted and cancelled."""
+"""A sweep on a real Slurm cluster of one node: queued, requeued and cancelled."""
 
 import os
 import shutil
@@ -51,7 +51,9 @@ def job_id(run: RunDirectory) -> str:
 @pytest.mark.slow
 @pytest.mark.slurm
 @pytest.mark.usefixtures("slurm")
-def test_a_sweep_is_queued_preempted_and_cancelled(small_job: list[str], tmp_path: Path) -> None:
+def test_a_requeued_run_finishes_and_a_cancelled_one_resumes(
+    small_job: list[str], tmp_path: Path
+) -> None:
     """One of two runs is requeued and finishes; it logs every step exactly once.
 
     The other is cancelled and resumes when the command is repeated.

@@ -259,7 +259,7 @@ def test_without_save_code_no_code_is_uploaded(server, run, config):
     assert saved["artifacts"] == []
 
 
-def test_a_run_whose_training_was_not_logged_has_the_job_type_evaluate(server, run, config):
+def test_a_wandb_run_keeps_the_job_type_of_its_first_start(server, run, config):
     for job_type in ("evaluate", "train"):
         tracker = WandbTracker(mode="online")
         tracker.start(run, config, job_type)

@@ -172,8 +172,10 @@ def test_dropout_is_a_function_of_seed_and_batch(configured: Configured) -> None
     tokens = torch.randint(0, 50, (2, 24))
     module = LanguageModel(model, lambda m: torch.optim.SGD(m.parameters()), lambda *_: 1.0, 1, 7)
 
-    def loss(batch_idx: int) -> float:
+    def loss(batch_idx: int, seed: int = 7) -> float:
+        module.seed = seed
         module.on_train_batch_start((tokens, tokens, 48), batch_idx)
         return module.training_step((tokens, tokens, 48), batch_idx).item()
 
     assert loss(3) == loss(3) != loss(4)
+    assert loss(3, seed=8) not in (loss(3), loss(4))

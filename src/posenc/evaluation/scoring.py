@@ -130,8 +130,8 @@ def measure(
     batch_tokens: int,
     precision: str,
     on_batch: Callable[[int, float], bool],
+    budget: Budget,
     accuracy: bool = False,
-    budget: Budget | None = None,
 ) -> Measurement | None:
     """Score every window that the budget allows, in batches of at most `batch_tokens` tokens.
 
@@ -139,7 +139,6 @@ def measure(
     result. After each batch, `on_batch` receives the number of tokens so far and the elapsed time
     in seconds; if it returns False in any process, returns None. The model is left in eval mode.
     """
-    budget = budget or Budget()
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
