@@ -1,6 +1,7 @@
 """A run that `posenc.load` returns scores text, generates text and can be evaluated."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,34 @@ def test_an_evaluation_returns_the_rows_that_the_command_saves(rope: posenc.Load
         assert {key: row[key] for key in row if key not in measured} == {
             key: saved_row[key] for key in saved_row if key not in measured
         }
+
+
+@pytest.fixture
+def bfloat16_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.bfloat16)
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision("highest")
+
+
+def test_results_do_not_depend_on_torch_settings_of_the_process(
+    trained_runs: dict[str, RunDirectory], request: pytest.FixtureRequest
+) -> None:
+    def results() -> tuple[list[float], str, list[float]]:
+        run = posenc.load(trained_runs["rope"].path)
+        losses = [row["loss"] for row in run.evaluate("evaluation.lengths=[24,31]")]
+        return run.score(TEXT).tolist(), run.generate("a", tokens=30), losses
+
+    expected = results()
+    request.getfixturevalue("bfloat16_by_default")
+    assert results() == expected
+
+
+def test_loading_a_model_draws_no_random_numbers(trained_runs: dict[str, RunDirectory]) -> None:
+    before = torch.get_rng_state()
+    assert posenc.load(trained_runs["rope"].path).model is not None
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_an_evaluation_prints_nothing(

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 from omegaconf import DictConfig
+from torch import Tensor
 
 from posenc.cli.main import main as posenc
 from posenc.config.errors import ConfigError
 from posenc.config.steps import evaluated_steps
+from posenc.encodings.rope import Rope
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
 from posenc.runs.evaluation_rows import measurement_key
@@ -24,6 +26,7 @@ Plan = Callable[..., RunDirectory]
 MEASURED = ("sum", "count", "tokens_hash")
 BUDGETS = "evaluation.at_tokens=[960,1920]"
 """After 5 and 10 of 20 steps."""
+SWAPS = "evaluation.swaps=[none,window,log_n]"
 DROPOUT = ("encoding=t5", "model.dropout=0.2", BUDGETS)
 """With dropout, the weights depend on every random draw in training."""
 
@@ -89,13 +92,35 @@ def test_budgets_do_not_change_training(planned: Plan, uninterrupted: RunDirecto
     assert uninterrupted.name == plain.name
 
 
+def test_encodings_are_evaluated_with_the_training_progress_of_their_weights(
+    planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, fractions, rotate = (
+        planned("encoding=rope", BUDGETS, SWAPS, "name=progress"),
+        [],
+        Rope.rotate,
+    )
+
+    def set_training_progress(self: Rope, fraction: float) -> None:
+        self.fraction = fraction  # pyrefly: ignore[missing-attribute]
+
+    def recorded(self: Rope, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.training:
+            fractions.append(getattr(self, "fraction", None))
+        return rotate(self, *inputs)
+
+    monkeypatch.setattr(Rope, "set_training_progress", set_training_progress)
+    monkeypatch.setattr(Rope, "rotate", recorded)
+    finished(run)
+    assert {*fractions} == {5 / 20, 10 / 20, 1.0}
+
+
 def test_rows_at_a_budget_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
     """With a constant schedule, the first 10 of 20 steps are those of a run of 10 steps."""
     constant = ("encoding=rope", "schedule=constant", "schedule.warmup_fraction=0")
-    swaps = "evaluation.swaps=[none,window,log_n]"
-    run = finished(planned(*constant, BUDGETS, swaps, "name=long"))
+    run = finished(planned(*constant, BUDGETS, SWAPS, "name=long"))
     at_960 = "evaluation.at_tokens=[960]"
-    short = finished(planned(*constant, "tokens=1920", at_960, swaps, "name=short"))
+    short = finished(planned(*constant, "tokens=1920", at_960, SWAPS, "name=short"))
     rows = {key: sums for key, sums in measured(run).items() if key[-1] is not None}
     assert {(key[5], key[6]) for key in rows} == {
         (swap, at_tokens) for swap in (None, "window", "log_n") for at_tokens in (960, 1920)

@@ -1,16 +1,22 @@
-"""Subnormal numbers, which are slow on many CPUs."""
+"""The settings of torch with which posenc computes: subnormal numbers, dtype, device, precision."""
 
 import subprocess
 import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from posenc.model.device import fixed_numerics
 
 PROGRAM = """
 import torch
-from posenc.model.device import flushed_denormals
+from posenc.model.device import fixed_numerics
 
 subnormal = torch.tensor(2.0**-127)
 assert subnormal * 1.0 > 0
 torch.set_num_threads(2)
-with flushed_denormals():
+with fixed_numerics():
     products = subnormal.expand(2**20).contiguous() * 1.0
     print((products == 0).all().item(), (torch.tensor(2.0**-126) * 1.0).item() == 2.0**-126)
 print((subnormal * 1.0 > 0).item())
@@ -22,3 +28,25 @@ def test_subnormal_numbers_are_rounded_to_zero_in_all_threads() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     ).stdout
     assert output == "True True\nTrue\n"
+
+
+@pytest.fixture
+def own_settings() -> Iterator[None]:
+    torch.set_default_dtype(torch.bfloat16)
+    torch.set_default_device("meta")
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("own_settings")
+def test_settings_of_the_process_are_replaced_and_restored() -> None:
+    with fixed_numerics():
+        tensor = torch.ones(1)
+        assert (tensor.dtype, tensor.device.type) == (torch.float32, "cpu")
+        assert torch.get_float32_matmul_precision() == "highest"
+    tensor = torch.ones(1)
+    assert (tensor.dtype, tensor.device.type) == (torch.bfloat16, "meta")
+    assert torch.get_float32_matmul_precision() == "medium"

@@ -22,7 +22,7 @@ from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.evaluate import load_model
-from posenc.model.device import select_device
+from posenc.model.device import fixed_numerics, select_device
 from posenc.model.generation import generate
 from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row
@@ -79,7 +79,7 @@ class LoadedRun:
         encoding supports.
         """
         tokens = self._encode(text, 0)
-        with torch.no_grad(), autocast(self.config.precision, tokens.device):
+        with fixed_numerics(), torch.no_grad(), autocast(self.config.precision, tokens.device):
             return -self.model.losses(tokens[None, :-1], tokens[None, 1:])[0].float().cpu()
 
     def generate(
@@ -99,7 +99,7 @@ class LoadedRun:
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
-        with autocast(self.config.precision, ids.device):
+        with fixed_numerics(), autocast(self.config.precision, ids.device):
             new = list(generate(self.model, ids, tokens, temperature, seed))
         return self.tokenizer.decode([*ids[1:].tolist(), *new])
 

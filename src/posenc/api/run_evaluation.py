@@ -18,7 +18,7 @@ from posenc.evaluation.evaluate import evaluate, supported_kernel
 from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
-from posenc.model.device import flushed_denormals, select_device
+from posenc.model.device import fixed_numerics, select_device
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
@@ -78,7 +78,7 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
         if not acquired:
             holder = describe_holder(run.lock_file)
             raise ConfigError(f"{run.name} is in use by {holder}; wait for that process")
-        with _training_threads(run), flushed_denormals():
+        with _training_threads(run), fixed_numerics():
             return _evaluate(evaluation, console)
 
 

@@ -25,7 +25,7 @@ from posenc.benchmark.subprocess_calls import answer_request
 from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import flushed_denormals, select_device
+from posenc.model.device import fixed_numerics, select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.compilation import is_compiled
 from posenc.training.optimizer import optimizer_factory
@@ -129,7 +129,7 @@ def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
 
 
 def measure(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    with flushed_denormals():
+    with fixed_numerics():
         yield from time_rounds(request) if "rounds" in request else measure_peak(request)
 
 

@@ -13,7 +13,7 @@ from torch.utils.benchmark import Timer
 
 from posenc.attention.precision import autocast
 from posenc.model.build import build_meta_model, build_model, check_memory
-from posenc.model.device import flushed_denormals
+from posenc.model.device import fixed_numerics
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.runs.hardware import cores, gpus
 
@@ -126,7 +126,7 @@ class ThisMachine(Machine):
 def _seconds_per_call(call: Callable[[], object], min_seconds: float) -> float:
     """Return the mean time of a call, measured over at least `min_seconds`."""
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    with flushed_denormals():
+    with fixed_numerics():
         return timer.blocked_autorange(min_run_time=min_seconds).mean
 
 

@@ -173,7 +173,10 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step with the fraction of training done after that step."""
+        """Called before each training step with the fraction of training done after that step.
+
+        Also called when weights are loaded, with the fraction of training that they have had.
+        """
 
     def overrides(self, hook: str) -> bool:
         """Return whether this encoding overrides the hook with that name."""

@@ -18,11 +18,12 @@ from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
-from posenc.evaluation.requests import measurement_requests
+from posenc.evaluation.requests import Request, measurement_requests
 from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
 from posenc.model.build import build_encoding, build_meta_model, build_model
+from posenc.model.device import fixed_numerics
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
@@ -60,15 +61,14 @@ def evaluate(
     completed = 0
     for at_tokens, group in groupby(requests, attrgetter("at_tokens")):
         model = _load(checkpoints[at_tokens], config, data.vocab_size, kernel).to(device)
+        progress = _training_progress(checkpoints[at_tokens], config)
         trained_encoding = model.encoding
         for request in group:
 
             def on_batch(tokens: int, seconds: float, completed: int = completed) -> bool:
                 return on_progress((completed + tokens) / total_tokens, tokens / seconds)
 
-            encoding, swap = trained_encoding, evaluation_swaps(config)[request.swap]
-            if request.swap is not None and swap is not None:
-                encoding = swap_encoding(encoding, config, request.swap, swap, request.length)
+            encoding = _requested_encoding(trained_encoding, config, request, progress)
             model.encoding = encoding.to(device)
             result = measure(
                 model,
@@ -86,6 +86,17 @@ def evaluate(
     return rows
 
 
+def _requested_encoding(
+    trained: Encoding, config: DictConfig, request: Request, progress: float
+) -> Encoding:
+    """Return the trained encoding, with a swap if one is requested; see `swap_encoding`."""
+    swap = evaluation_swaps(config)[request.swap]
+    if request.swap is None or swap is None:
+        return trained
+    return swap_encoding(trained, config, request.swap, swap, request.length, progress)
+
+
+@fixed_numerics()
 def load_model(
     run: RunDirectory, config: DictConfig, vocab_size: int, device: torch.device
 ) -> Decoder:
@@ -96,7 +107,8 @@ def load_model(
     encoding = build_encoding(config, list(config.modules))
     kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
-    model = _load(checkpoint, config, vocab_size, kernel, encoding)
+    with torch.random.fork_rng(devices=[]):
+        model = _load(checkpoint, config, vocab_size, kernel, encoding)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
@@ -188,11 +200,16 @@ def _load(
     if wrong := sorted(dict(expected.items() ^ _shapes(weights).items())):
         raise checkpoint.load_error(ValueError(f"it does not fit the model: {wrong[0]}"))
     model = build_model(config, vocab_size, encoding, kernel)
+    model.encoding.set_training_progress(_training_progress(checkpoint, config))
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
     return model
+
+
+def _training_progress(checkpoint: Checkpoint, config: DictConfig) -> float:
+    return checkpoint.step / training_steps(config).total
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:

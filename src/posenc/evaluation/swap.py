@@ -40,10 +40,19 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
 
 
 def swap_encoding(
-    trained: Encoding, config: DictConfig, name: str, swap: DictConfig, length: int
+    trained: Encoding,
+    config: DictConfig,
+    name: str,
+    swap: DictConfig,
+    length: int,
+    progress: float = 1.0,
 ) -> Encoding:
-    """Return the run's encoding with a swap applied, and with the parameters of `trained`."""
+    """Return the run's encoding with a swap applied, and with the parameters of `trained`.
+
+    `progress` is the fraction of training after which `trained` has these parameters.
+    """
     encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
+    encoding.set_training_progress(progress)
     prefix = "inner." if _is_wrapper(swap, config) else ""
     state = {f"{prefix}{key}": value for key, value in trained.state_dict().items()}
     encoding.load_state_dict(state, strict=True)

@@ -41,7 +41,7 @@ from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOS
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import flushed_denormals, select_device
+from posenc.model.device import fixed_numerics, select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.evaluation_rows import write_rows
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
@@ -65,7 +65,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     try:
         started = progress.status.started or time.time()
         progress.write(state="running", error=None, started=started)
-        with stop.handling_signals(), flushed_denormals():
+        with stop.handling_signals(), fixed_numerics():
             finished = _run(run, modules, threads, progress, stop)
         digests = _log_digests(run) if finished else {}
     except ProcessGroupLost as error:

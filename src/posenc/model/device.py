@@ -1,4 +1,4 @@
-"""The device that a configuration selects, and how CPUs treat subnormal numbers."""
+"""The device that a configuration selects, and the settings of torch that affect results."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +16,27 @@ def select_device(config: DictConfig) -> torch.device:
 
 
 @contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Within this context, this thread and those that it starts round subnormal numbers to zero.
+def fixed_numerics() -> Iterator[None]:
+    """Within this context, torch has the settings with which posenc trains and evaluates.
 
-    Intel CPUs are many times slower with them, and attention weights of distant keys with ALiBi are
-    often subnormal.
+    These are its defaults for the dtype, the device and the precision of float32 matrix products,
+    which a user's process may have changed. This thread and those that it starts also round
+    subnormal numbers to zero: Intel CPUs are many times slower with them, and attention weights of
+    distant keys with ALiBi are often subnormal.
     """
+    dtype, device = torch.get_default_dtype(), torch.get_default_device()
+    precision = torch.get_float32_matmul_precision()
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
+        torch.set_default_dtype(dtype)
+        if device.type != "cpu":
+            torch.set_default_device(device)
+        torch.set_float32_matmul_precision(precision)
         torch.set_flush_denormal(False)
 
 
