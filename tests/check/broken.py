@@ -309,6 +309,11 @@ class ValueBiasInHalfPrecision(Encoding):
         return mean.to(weights.dtype).expand(*weights.shape[:-1], self.geometry.head_width)
 
 
+class RandomInEvaluation(Encoding):
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance * (1 + torch.rand(()).to(distance.dtype))
+
+
 class WithoutHeadIndex(Encoding):
     """Multiplies slopes by distances without `[head]`: sizes in the error depend on the length."""
 

@@ -210,6 +210,80 @@ class InfiniteGradient(Encoding):
         return -(self.rate[head] * distance.clamp(min=0)).sqrt()
 
 
+class PythonListOfParameters(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.rates = [torch.nn.Parameter(torch.ones(())) for _ in range(geometry.heads)]
+
+    def bias(self, head, distance, pos_q):
+        return -torch.stack(self.rates).to(distance.dtype)[head] * distance
+
+
+class LateParameter(Encoding):
+    def bias(self, head, distance, pos_q):
+        if not hasattr(self, "rate"):
+            self.rate = torch.nn.Parameter(torch.ones(()))
+        return -self.rate * distance
+
+
+class UnsavedMean(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.register_buffer("mean", torch.zeros(()), persistent=False)
+
+    def embed(self, x, pos):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().abs().mean()
+        return x
+
+    def bias(self, head, distance, pos_q):
+        return -(1 + self.mean) * distance
+
+
+class RandomInEvaluation(Encoding):
+    def bias(self, head, distance, pos_q):
+        return -distance * torch.rand(())
+
+
+class RandomPositions(Encoding):
+    def positions(self, length, device):
+        return torch.arange(length, device=device) * torch.randint(1, 9, ())
+
+    def bias(self, head, distance, pos_q):
+        return -distance
+
+
+class DependsOnTheBatch(Encoding):
+    def embed(self, x, pos):
+        return x - x.mean(dim=0)
+
+
+class DependsOnTheBlock(Encoding):
+    def bias(self, head, distance, pos_q):
+        return -distance * (1 + pos_q - pos_q.min())
+
+
+class SavedState(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.register_buffer("mean", torch.zeros(()))
+        self.fraction = 0.0
+        self.rates = torch.nn.ParameterList([torch.ones(())])
+        self.first_rate = [self.rates[0]]
+
+    def set_training_progress(self, fraction):
+        self.fraction = fraction
+
+    def embed(self, x, pos):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().abs().mean()
+            x = torch.nn.functional.dropout(x)
+        return x
+
+    def bias(self, head, distance, pos_q):
+        return -(1 + self.mean + self.fraction) * self.first_rate[0] * distance
+
+
 class Helpers(Encoding):
     def bias(self, head, distance, pos_q):
         return self.compute_bias(head, distance, pos_q)
@@ -238,7 +312,14 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("HiddenHook", 0, ["self.window", "rename"]),
     ("OneOutput", 1, ["rotate returned float32", "queries and keys"]),
     ("DependsOnLength", 1, ["rotate", "how many tokens", "limitations['prefix_consistent']"]),
-    ("ComputedTensor", 0, ["RuntimeError", "deepcopy"]),
+    ("ComputedTensor", 0, ["self.slope", "not registered", "in the hooks"]),
+    ("PythonListOfParameters", 0, ["self.rates", "not registered", "nn.ParameterList"]),
+    ("LateParameter", 0, ["add rate", "create it in __init__"]),
+    ("UnsavedMean", 10, ["UnsavedMean.bias", "not saved", "register_buffer"]),
+    ("RandomInEvaluation", 1, ["bias depends on random numbers", "self.training"]),
+    ("RandomPositions", 1, ["positions depends on random numbers"]),
+    ("DependsOnTheBatch", 1, ["embed has other values", "other sequences"]),
+    ("DependsOnTheBlock", 1, ["bias gives a query and a key another value"]),
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
     ("BlindToItself", 1, ["mask returned bool", "every query's own key"]),
     ("NothingOverridden", 0, ["encoding=nope"]),
@@ -304,6 +385,13 @@ def test_a_mistake_is_reported_with_its_line_before_anything_is_written(
     for part in parts:
         assert part in message
     assert not Path("outputs").exists()
+
+
+def test_state_that_is_saved_or_follows_training_is_not_a_mistake(
+    train: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("SavedState", "data.train=missing.txt", "data=text") == 2
+    assert "missing.txt" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("train")

@@ -1,11 +1,13 @@
 """The commands end to end, as installed."""
 
 import json
+import os
 import subprocess
 import sys
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,27 @@ POSENC = str(Path(sys.executable).with_name("posenc"))
 
 def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([POSENC, *words], cwd=cwd, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "stream", "code"),
+    [
+        (["list"], "stdout", 141),
+        (["train", "name=one"], "stderr", 141),
+        (["train", "encoding=rpoe"], "stderr", 2),
+    ],
+)
+def test_a_command_whose_output_is_closed_does_not_succeed(
+    words: list[str], stream: str, code: int, small_job: list[str], tmp_path: Path
+) -> None:
+    overrides = small_job if words[0] == "train" else []
+    read, write = os.pipe()
+    os.close(read)
+    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: write}
+    result = subprocess.run([POSENC, words[0], *overrides, *words[1:]], cwd=tmp_path, **streams)
+    os.close(write)
+    assert result.returncode == code
+    assert b"Traceback" not in (result.stderr or b"")
 
 
 @pytest.mark.slow

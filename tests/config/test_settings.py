@@ -34,6 +34,11 @@ def test_the_defaults_are_valid() -> None:
         ("kernel=flash", "kernel='flash' must be one of auto, reference, causal, key_bias"),
         ("evaluation.split=dev", "one of train, validation, test"),
         ("evaluation.lengths=5", "evaluation.lengths=5 must be a list of integers or null"),
+        (
+            "evaluation.lengths=[true]",
+            "evaluation.lengths=[True] must be a list of integers or null",
+        ),
+        ("evaluation.factors=[1,true]", "evaluation.factors=[1, True] must be a list of numbers"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
         ("outputs_dir=", "outputs_dir must not be empty"),
         ("cache_dir=' '", "cache_dir must not be empty"),

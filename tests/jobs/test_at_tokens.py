@@ -95,18 +95,16 @@ def test_budgets_do_not_change_training(planned: Plan, uninterrupted: RunDirecto
 def test_encodings_are_evaluated_with_the_training_progress_of_their_weights(
     planned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, fractions, rotate = (
-        planned("encoding=rope", BUDGETS, SWAPS, "name=progress"),
-        [],
-        Rope.rotate,
-    )
+    run = planned("encoding=rope", BUDGETS, SWAPS, "name=progress")
+    fractions: list[float] = []
+    rotate = Rope.rotate
 
-    def set_training_progress(self: Rope, fraction: float) -> None:
-        self.fraction = fraction  # pyrefly: ignore[missing-attribute]
+    def set_training_progress(self: Any, fraction: float) -> None:
+        self.fraction = fraction
 
-    def recorded(self: Rope, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def recorded(self: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         if not self.training:
-            fractions.append(getattr(self, "fraction", None))
+            fractions.append(self.fraction)
         return rotate(self, *inputs)
 
     monkeypatch.setattr(Rope, "set_training_progress", set_training_progress)

@@ -9,6 +9,7 @@ from posenc.check.causality import verify_causality
 from posenc.check.encoding_under_test import EncodingUnderTest, Result, failed
 from posenc.check.hook_definitions import raising_line, verify_definitions
 from posenc.check.hook_values import verify_longer_values, verify_values
+from posenc.check.reproducibility import verify_user_parts
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
@@ -22,6 +23,7 @@ PROPERTIES: tuple[Property, ...] = (
     definition.declares_limitations,
     definition.hooks_are_valid,
     definition.shapes_are_correct,
+    definition.is_reproducible,
     sequences.is_causal,
     sequences.is_prefix_consistent,
     sequences.is_shift_invariant,
@@ -49,6 +51,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
         verify_values(encoding, [(torch.float32, dtype)])
         verify_longer_values(encoding, (torch.float32, dtype))
         verify_causality(encoding)
+        verify_user_parts(encoding)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything

@@ -1,6 +1,7 @@
 """Verifies on short inputs that a layer's outputs do not depend on later tokens or their number."""
 
 import copy
+from collections.abc import Mapping
 from functools import partial
 
 import torch
@@ -80,12 +81,11 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
             x, q, k, v = (tensor[..., :prefix_length, :] for tensor in inputs[:4])
             changed = AttentionInputs(x, q, k, v, alone.pos)
         for layer in distinct_layers(tested):
-            before = _prefix_outputs(tested, layer, inputs, prefix_length)
-            after = _prefix_outputs(tested, layer, changed, prefix_length)
-            differ = [hook for hook in before if _differ(before[hook], after[hook])]
-            if "embed" in differ or "attention" in differ:
-                if differ[0] != "attention":
-                    return differ[0]
+            before = layer_outputs(tested, layer, inputs, prefix_length)
+            after = layer_outputs(tested, layer, changed, prefix_length)
+            if hook := different_hook(before, after):
+                if hook != "attention":
+                    return hook
                 return _attention_hook(tested.at_layer(layer), name, length, prefix_length)
     return None
 
@@ -93,7 +93,7 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
 def _attention_hook(at_layer: Encoding, name: str, length: int, prefix_length: int) -> str:
     """Return the hook through which a prefix depends on later tokens or on their number.
 
-    It is none of those in `_prefix_outputs`, because only the output of attention differs.
+    It is none of those in `layer_outputs`, because only the output of attention differs.
     """
     scores = torch.zeros(1, at_layer.geometry.heads, length, length)
     scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
@@ -107,16 +107,18 @@ def _attention_hook(at_layer: Encoding, name: str, length: int, prefix_length: i
     return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
 
 
-def _prefix_outputs(
-    encoding: Encoding, layer: int, inputs: AttentionInputs, prefix_length: int
+def layer_outputs(
+    encoding: Encoding,
+    layer: int,
+    inputs: AttentionInputs,
+    prefix_length: int | None = None,
+    seed: int = SEED,
 ) -> dict[str, Tensor | None]:
     """Return what each hook contributes to the prefix, in the order of the hooks.
 
-    `attention` is the output of the layer's attention. A change in `rotate` or in a bias counts
-    only if `attention` changes, too, because a constant added to all scores of a query has no
-    effect.
+    `attention` is the output of the layer's attention. By default, the prefix is the whole input.
     """
-    seed_cpu(SEED)
+    seed_cpu(seed)
     x, q, k, v, pos = inputs
     outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :prefix_length]}
     at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
@@ -134,6 +136,18 @@ def _prefix_outputs(
         )
     attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :prefix_length]
     return {**outputs, "attention": attention}
+
+
+def different_hook(
+    outputs: Mapping[str, Tensor | None], others: Mapping[str, Tensor | None]
+) -> str | None:
+    """Return the first hook whose `layer_outputs` differ, or None.
+
+    A change in `rotate` or in a bias counts only if `attention` changes, too, because a constant
+    added to all scores of a query has no effect.
+    """
+    different = [hook for hook in outputs if _differ(outputs[hook], others[hook])]
+    return different[0] if "embed" in different or "attention" in different else None
 
 
 def _float32(inputs: AttentionInputs) -> AttentionInputs:

@@ -18,6 +18,7 @@ from posenc.check.encoding_under_test import (
 )
 from posenc.check.hook_definitions import HOOKS, verify_definitions
 from posenc.check.hook_values import describe_value, verify_values
+from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import plural
 
 LIMITATIONS = ("causal", "prefix_consistent", "shift_invariant", "any_length")
@@ -91,6 +92,12 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
         ):
             return failed(f"logits are {describe_value(logits)}")
     return passed("in float64, float32 and bfloat16, in evaluation and in training")
+
+
+def is_reproducible(under_test: EncodingUnderTest) -> Result:
+    """outputs depend on inputs and saved state"""
+    verify_reproducibility(under_test.build_encoding({}))
+    return passed("not on random numbers, other sequences or the number of queries")
 
 
 def _keys(node: Any) -> Iterator[str]:

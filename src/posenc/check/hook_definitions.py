@@ -1,11 +1,11 @@
 """Finds mistakes in an encoding's class before any hook is called: names and signatures."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.config.errors import ConfigError, describe_error
 from posenc.config.user_code import definition_location, error_location
@@ -23,11 +23,16 @@ MIN_SIMILARITY = 0.75
 
 
 def verify_definitions(encoding: Encoding) -> None:
-    """Raise ConfigError for a misspelled or hidden hook, a wrong signature or no hook at all."""
+    """Raise ConfigError for a misspelled or hidden hook, a wrong signature or no hook at all.
+
+    Also raises ConfigError for learnable tensors that are not registered.
+    """
+    registered = {id(parameter) for parameter in encoding.parameters()}
     for part in parts(encoding):
         definition = type(part)
         _verify_names(definition)
         _verify_limitations(part)
+        _verify_registration(part, registered)
         for hook in HOOKS:
             _verify_signature(definition, hook)
             if hook in vars(part):
@@ -50,6 +55,29 @@ def _verify_limitations(encoding: Encoding) -> None:
             f"{definition_location(type(encoding))}: {type(encoding).__name__}.limitations ="
             f" {declared!r} must map limitations, such as any_length, to reasons"
         )
+
+
+def _verify_registration(encoding: Encoding, registered: set[int]) -> None:
+    for name, value in vars(encoding).items():
+        tensors = () if name in vars(nn.Module()) else _tensors(value)
+        if any(tensor.requires_grad and id(tensor) not in registered for tensor in tensors):
+            raise ConfigError(
+                f"{definition_location(type(encoding))}: {type(encoding).__name__}: self.{name} has"
+                f" learnable tensors that are not registered, so they would be neither trained nor"
+                f" saved; use nn.Parameter, nn.ParameterList or nn.ParameterDict, and compute other"
+                f" tensors in the hooks"
+            )
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in a value, at any depth of lists, tuples and mappings."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
 
 
 def parts(encoding: Encoding) -> list[Encoding]:

@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from posenc import __version__
 from posenc.cli.arguments import parse
@@ -21,13 +22,15 @@ from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
 
 KEYBOARD_INTERRUPT = 130
 """The conventional exit code after Ctrl-C."""
+BROKEN_PIPE = 141
+"""The conventional exit code of a program whose output was closed: 128 + SIGPIPE."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0 means success, 1 a failure (for example, of a run), 2 an invalid request, and 130 Ctrl-C or a
-    sweep that a signal stopped.
+    0 means success, 1 a failure (for example, of a run), 2 an invalid request, 130 Ctrl-C or a
+    sweep that a signal stopped, and 141 that the output was closed.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
@@ -42,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(words[0], str(error), error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
-        return 0
+        return BROKEN_PIPE
     except OSError as error:
         if is_disk_full(error):
             return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
@@ -51,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(words[0], describe_path_error(error), ConfigError.exit_code)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
-            return 0
+            return BROKEN_PIPE
         # If this were not caught, posenc would exit with that code, which may be 0.
         message = f"code outside posenc called sys.exit({error.code!r})"
         return _report(words[0], message, ConfigError.exit_code)
@@ -60,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(command: str, message: str, exit_code: int) -> int:
-    print(abbreviate(printable(f"posenc {command}: {message}")), file=sys.stderr)
+    with suppress(BrokenPipeError):
+        print(abbreviate(printable(f"posenc {command}: {message}")), file=sys.stderr)
     return exit_code
 
 

@@ -17,6 +17,8 @@ CONTAINERS = (dict, list, tuple, set)
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML, and therefore an SVG figure, cannot contain, or that control a terminal."""
 
+_ITEMS_ARE_NUMBERS = re.compile(r"^(?!.*\b(bool|Any)\b).*\b(int|float)\b")
+
 
 def matches_type(value: Any, annotation: Any) -> bool:
     """Whether `value` has the annotated type; bools do not count as numbers.
@@ -33,6 +35,9 @@ def matches_type(value: Any, annotation: Any) -> bool:
             return True  # typeguard takes a hundred times as long
         accepts_bool = annotation is Any or "bool" in str(annotation)
         if isinstance(value, bool) and not accepts_bool:
+            return False
+        has_bool = isinstance(value, CONTAINERS) and bool in {type(item) for _, item in walk(value)}
+        if has_bool and _ITEMS_ARE_NUMBERS.search(str(annotation)):
             return False
         if isinstance(value, dict) and annotation in (dict, dict[str, Any]):  # only check keys
             return all(isinstance(key, str) for key in value) or annotation is dict

@@ -1,0 +1,133 @@
+"""Verifies that an encoding's outputs depend only on its inputs and on the state that it saves."""
+
+import copy
+
+import torch
+
+from posenc.attention.reference import AttentionInputs, bias_arguments
+from posenc.check.causality import different_hook, layer_outputs
+from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
+from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
+from posenc.check.hook_values import BATCH, supported_length
+from posenc.config.errors import ConfigError
+from posenc.config.user_code import definition_location
+from posenc.encodings.base import Encoding
+from posenc.model.transformer import seed_cpu
+
+PROGRESS = 0.3
+TOLERANCE = 1e-4  # in float32
+FIRST_ROWS = 3
+
+
+def verify_user_parts(encoding: Encoding) -> None:
+    """Call `verify_reproducibility` for the user's encodings inside an encoding, and itself."""
+    for part in user_parts(encoding):
+        if not is_builtin(type(part)):
+            verify_reproducibility(part)
+
+
+@torch.no_grad()
+def verify_reproducibility(encoding: Encoding) -> None:
+    """Raise ConfigError if saved weights and the same inputs can give other outputs.
+
+    A copy that loads its state must have the same outputs. In evaluation, these must not depend on
+    random numbers or on other sequences of the batch, nor biases on the block of queries and keys
+    that is computed.
+    """
+    with torch.random.fork_rng(devices=[]):
+        _verify_saved_state(encoding)
+        tested = copy.deepcopy(encoding).float().eval()
+        perturb_zero_parameters(tested)
+        inputs = _inputs(tested)
+        for layer in distinct_layers(tested):
+            _verify_randomness(tested, layer, inputs)
+            _verify_batch(tested, layer, inputs)
+            _verify_blocks(tested.at_layer(layer), inputs)
+
+
+def _inputs(encoding: Encoding) -> AttentionInputs:
+    inputs = random_inputs(encoding, supported_length(encoding), batch=BATCH)
+    return convert(inputs, torch.float32, torch.float32)
+
+
+def _verify_saved_state(encoding: Encoding) -> None:
+    """Compare an encoding that has been called in training with one that loads its state."""
+    trained, loaded = (copy.deepcopy(encoding).float() for _ in range(2))
+    for tested in (trained, loaded):
+        call_hook(tested, "set_training_progress", PROGRESS)
+    perturb_zero_parameters(trained)
+    inputs = _inputs(trained)
+    for layer in distinct_layers(trained.train()):
+        layer_outputs(trained, layer, inputs)
+    state = trained.state_dict()
+    if changed := sorted(state.keys() ^ loaded.state_dict().keys()):
+        raise ConfigError(
+            f"{definition_location(type(encoding))}: {type(encoding).__name__}: its hooks add"
+            f" {changed[0]} to its parameters and buffers, so saved weights could not be loaded;"
+            f" create it in __init__"
+        )
+    loaded.load_state_dict(state, strict=True)
+    for layer in distinct_layers(trained.eval()):
+        outputs = layer_outputs(trained, layer, inputs)
+        if hook := different_hook(outputs, layer_outputs(loaded.eval(), layer, inputs)):
+            raise _hook_error(
+                trained,
+                hook,
+                "depends on state that training changes, but that is not saved; keep it in"
+                " parameters, buffers (self.register_buffer) or get_extra_state",
+            )
+
+
+def _verify_randomness(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
+    seed_cpu(1)
+    arguments = inputs.x.shape[1], inputs.x.device
+    positions = [call_hook(encoding, "positions", *arguments) for _ in range(2)]
+    hook = None if torch.equal(*positions) else "positions"
+    outputs, others = (layer_outputs(encoding, layer, inputs, seed=seed) for seed in (1, 2))
+    if hook := hook or different_hook(outputs, others):
+        problem = "depends on random numbers in evaluation; draw them only if self.training is true"
+        raise _hook_error(encoding, hook, problem)
+
+
+def _verify_batch(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
+    together = layer_outputs(encoding, layer, inputs)
+    for index in range(BATCH):
+        sequence = slice(index, index + 1)
+        x, q, k, v = (tensor[sequence] for tensor in inputs[:4])
+        outputs = {
+            hook: output if output is None else output[sequence]
+            for hook, output in together.items()
+        }
+        alone = layer_outputs(encoding, layer, AttentionInputs(x, q, k, v, inputs.pos))
+        if hook := different_hook(outputs, alone):
+            problem = "has other values for a sequence if the batch has other sequences"
+            raise _hook_error(encoding, hook, problem)
+
+
+def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
+    length, heads = inputs.q.shape[2], encoding.geometry.heads
+    blocks = [(slice(0, end), slice(0, end)) for end in (length, FIRST_ROWS)]
+    blocks.append((slice(length - FIRST_ROWS, length), slice(0, length)))
+    whole, *parts = (
+        call_hook(encoding, "bias", *bias_arguments(heads, inputs.pos, *block, torch.float32))
+        for block in blocks
+    )
+    for part, (rows, keys) in zip(parts, blocks[1:], strict=True):
+        if whole is None or part is None:
+            continue
+        expected = whole.expand(*whole.shape[:-2], length, length)[..., rows, keys]
+        if max_difference(*torch.broadcast_tensors(expected, part)) > TOLERANCE:
+            raise hook_error(
+                encoding,
+                "bias",
+                "gives a query and a key another value if it is called for other queries and keys,"
+                " too; use only their own head, distance and position",
+            )
+
+
+def _hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
+    if hook == "attention":  # a hook whose outputs are not compared by themselves
+        hooks = ("normalize", "value_bias", "rotation_index", "mask", "window", "sink")
+        hook = next((name for name in hooks if encoding.overrides(name)), "normalize")
+    return hook_error(encoding, hook, problem)
