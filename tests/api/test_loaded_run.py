@@ -3,7 +3,9 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -134,11 +136,40 @@ def test_an_invalid_evaluation_raises_an_exception(rope: posenc.LoadedRun, overr
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"seed": -1}]
+    ("name", "value"),
+    [
+        ("tokens", 0),
+        ("tokens", 2.5),
+        ("tokens", "3"),
+        ("temperature", -1.0),
+        ("temperature", float("nan")),
+        ("temperature", "warm"),
+        ("seed", -1),
+        ("seed", True),
+    ],
 )
-def test_invalid_arguments_are_refused(rope: posenc.LoadedRun, arguments: dict[str, int]) -> None:
-    with pytest.raises(posenc.ConfigError):
-        rope.generate("a", **arguments)
+def test_invalid_arguments_are_refused(rope: posenc.LoadedRun, name: str, value: Any) -> None:
+    with pytest.raises(posenc.ConfigError, match=f"{name}=.* must be"):
+        rope.generate("a", **{name: value})
+
+
+def test_numpy_integers_and_tiny_temperatures_are_accepted(rope: posenc.LoadedRun) -> None:
+    expected, seed = rope.generate("a", tokens=9, temperature=0), cast(int, np.int64(3))
+    assert rope.generate("a", tokens=9, temperature=1e-310, seed=seed) == expected
+
+
+@pytest.mark.parametrize("overrides", [[5], "name='x"])
+def test_overrides_must_be_strings_with_closed_quotes(
+    rope: posenc.LoadedRun, overrides: Any
+) -> None:
+    for call in (rope.evaluate, posenc.train):
+        with pytest.raises(posenc.ConfigError):
+            call(overrides)
+
+
+def test_a_name_that_is_too_long_is_refused() -> None:
+    with pytest.raises(posenc.ConfigError, match="name too long"):
+        posenc.load("a" * 5000)
 
 
 def test_an_empty_text_cannot_be_scored(rope: posenc.LoadedRun) -> None:

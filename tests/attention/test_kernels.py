@@ -239,6 +239,19 @@ TOEPLITZ_ENCODINGS: list[Make] = [
 ]
 
 
+class BiasByParity(Encoding):
+    """A bias that depends on whether the position of the query is even."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -distance * (1 + pos_q % 2)
+
+
+@pytest.mark.parametrize("length", range(2, 10))
+def test_a_bias_that_depends_on_the_query_is_not_taken_for_toeplitz(length: int) -> None:
+    encoding = BiasByParity(GEOMETRY)
+    assert toeplitz.bias_by_distance(encoding, torch.float32, torch.arange(length)) is None
+
+
 @pytest.mark.parametrize("make", TOEPLITZ_ENCODINGS)
 @pytest.mark.parametrize("length", [1, 7, 64, 256, 300, 700])
 def test_toeplitz_equals_the_reference(make: Make, length: int) -> None:

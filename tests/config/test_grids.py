@@ -77,6 +77,7 @@ def test_glob_selects_the_options_that_match(tmp_path: Path) -> None:
         ("encoding=glob(z*)", "matches no option"),
         ("seed=glob(*)", "seed is not a config group"),
         ("x=interval(0,1)", "an interval cannot be enumerated"),
+        ("x=interval(0,1),5", "an interval cannot be enumerated"),
         ("x", "write overrides as key=value"),
     ],
 )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from posenc.config.errors import ConfigError
 from posenc.config.grids import sweep_overrides
 from posenc.config.overrides import to_override_value
+from posenc.config.search_space import split_intervals
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=12)
@@ -35,3 +36,9 @@ def test_keys_of_the_whole_sweep_have_one_value() -> None:
     assert sweep_overrides(["seed=1,2", *common, "encoding=rope"]) == common
     with pytest.raises(ConfigError, match="experiment=a,b: cannot be swept"):
         sweep_overrides(["experiment=a,b"])
+
+
+def test_a_key_must_not_have_both_an_interval_and_a_value() -> None:
+    words = ["optimizer.learning_rate=interval(1e-3,1e-2)", "++optimizer.learning_rate=5"]
+    with pytest.raises(ConfigError, match=r"\+\+optimizer.learning_rate=5: the same key"):
+        split_intervals(words)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 from posenc.config.user_sources import source_hashes
 
@@ -14,7 +15,10 @@ MINE = """
 import math
 import own_helpers.scales as scales
 import own_namespace.rates as rates
+import torch
+from functools import lru_cache, partial
 from own_helpers import double
+from own_helpers.scales import WEIGHTS
 from torch import nn
 
 SLOPE = 0.5
@@ -24,6 +28,34 @@ UNUSED = 1
 def slope():
     return math.sqrt(SLOPE)
 
+TABLE = torch.tensor([1.0, 2.0])
+CACHE = {}
+first = lambda x: x + 1
+second = lambda x: x + 20
+
+@lru_cache
+def cached(x):
+    return 300 * x
+
+def multiply(x, factor):
+    return x * factor
+
+by_four = partial(multiply, factor=4)
+REGISTRY = {"square": lambda x: x ** 2}
+
+def make(factor):
+    def closure(x):
+        return x * factor
+    return closure
+
+closure = make(5.5)
+
+class Settings:
+    def __init__(self, offset):
+        self.offset = offset
+
+SETTINGS = Settings(6.5)
+
 class Base(nn.Module):
     rate = 3
 
@@ -32,10 +64,21 @@ class Other:
 
 class Mine(Base):
     def bias(self, x, names=NAMES):
-        return slope() * double(x) * scales.FACTOR * rates.RATE
+        from own_helpers.scales import SHIFTS
+        import own_local
+        CACHE[len(CACHE)] = TABLE
+        x = slope() * double(x) * scales.FACTOR * rates.RATE
+        x = cached(by_four(second(first(x)))) + closure(x) + REGISTRY["square"](x)
+        return x + SETTINGS.offset + TABLE.sum() + WEIGHTS.sum() + SHIFTS.sum() + own_local.one(x)
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
-SCALES = "FACTOR = 7\n"
+SCALES = """
+import torch
+FACTOR = 7
+WEIGHTS = torch.ones(9)
+SHIFTS = torch.ones(10)
+"""
+LOCAL = "def one(x):\n    return x + 11\n"
 RATES = "RATE = 5\n"
 Hashes = Callable[..., Mapping[str, str]]
 
@@ -55,10 +98,11 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
         (tmp_path / "own_mine.py").write_text(MINE.replace(old, new))
         (package / "__init__.py").write_text(HELPERS.replace(old, new))
         (package / "scales.py").write_text(SCALES.replace(old, new))
+        (tmp_path / "own_local.py").write_text(LOCAL.replace(old, new))
         (namespace / "rates.py").write_text(RATES.replace(old, new))
         linecache.clearcache()
         names = ("own_mine", "own_helpers", "own_helpers.scales", "own_namespace")
-        for name in (*names, "own_namespace.rates"):
+        for name in (*names, "own_namespace.rates", "own_local"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
         return source_hashes(importlib.import_module("own_mine").Mine)
@@ -67,15 +111,18 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
 
 
 def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
-    own = {f"own_mine.{name}" for name in ("Mine", "Base", "slope", "SLOPE", "NAMES")}
-    helpers = {"own_helpers.double", "own_helpers.scales.FACTOR", "own_namespace.rates.RATE"}
+    names = "Mine Base slope SLOPE NAMES TABLE CACHE first second cached multiply by_four REGISTRY"
+    names += " make closure Settings SETTINGS WEIGHTS"
+    own = {f"own_mine.{name}" for name in names.split()}
+    helpers = {"own_helpers.double", "own_namespace.rates.RATE", "own_local.one"}
+    helpers |= {f"own_helpers.scales.{name}" for name in ("FACTOR", "WEIGHTS", "SHIFTS")}
     assert set(hashes()) == own | helpers
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("return slope()", "return 2 * slope()"),
+        ("x = slope()", "x = 2 * slope()"),
         ("SLOPE = 0.5", "SLOPE = 0.25"),
         ("math.sqrt", "math.exp"),
         ("rate = 3", "rate = 4"),
@@ -83,12 +130,33 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ("2 * x", "3 * x"),
         ("FACTOR = 7", "FACTOR = 8"),
         ("RATE = 5", "RATE = 6"),
+        ("[1.0, 2.0]", "[1.0, 3.0]"),
+        ("x + 1\n", "x + 2\n"),
+        ("x + 20", "x + 30"),
+        ("300 * x", "400 * x"),
+        ("factor=4", "factor=5"),
+        ("x ** 2", "x ** 3"),
+        ("return x * factor", "return x / factor"),
+        ("make(5.5)", "make(7.5)"),
+        ("self.offset = offset", "self.offset = -offset"),
+        ("Settings(6.5)", "Settings(8.5)"),
+        ("ones(9)", "ones(8)"),
+        ("ones(10)", "ones(12)"),
+        ("x + 11", "x + 12"),
     ],
 )
 def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(
     old: str, new: str, hashes: Hashes
 ) -> None:
     assert hashes() != hashes(old, new)
+
+
+def test_calls_do_not_change_the_hashes(hashes: Hashes) -> None:
+    before = hashes()
+    definition = sys.modules["own_mine"].Mine
+    definition().bias(torch.ones(2))
+    source_hashes.cache_clear()
+    assert source_hashes(definition) == before
 
 
 @pytest.mark.parametrize(("old", "new"), [("UNUSED = 1", "UNUSED = 2"), ("    pass", "    x = 1")])

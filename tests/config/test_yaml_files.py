@@ -10,7 +10,7 @@ from fuzzing import time_limit
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep
 from posenc.config.paths import conf_dir
-from posenc.config.yaml_files import check_config_dir
+from posenc.config.yaml_files import check_config_dir, check_config_dirs
 
 POWERS = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
 """Lines whose last value expands to 10^11 values."""
@@ -98,3 +98,14 @@ def test_a_different_file_with_the_name_of_one_of_posencs_is_an_error(tmp_path: 
     copy.write_text(rope.read_text() + "base: 500\n")
     with pytest.raises(ConfigError, match=r"rope\.yaml has the same name.*rename it"):
         check_config_dir(tmp_path)
+
+
+def test_two_folders_must_not_have_different_files_of_one_name(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        (folder / "encoding").mkdir(parents=True)
+        (folder / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Mine\n")
+    assert check_config_dirs(folders) == folders
+    (folders[1] / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Other\n")
+    with pytest.raises(ConfigError, match=r"a/encoding/mine.yaml hides .*b/encoding/mine.yaml"):
+        check_config_dirs(folders)

@@ -61,6 +61,15 @@ def test_every_state_is_shown(folder: Path) -> None:
     assert rows["busy"] == ["running", "evaluation", "75%", "20.1k", "1:40", "0:00", "ago"]
 
 
+def test_the_states_are_visible_beside_a_very_long_name(fake_run: FakeRun) -> None:
+    folder = fake_run("done", state="finished", work_done=1.0).path.parent
+    fake_run("x" * 250)
+    console = Console(file=io.StringIO(), width=120)
+    console.print(status_table(all_runs(folder)))
+    table = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "finished" in table and "pending" in table
+
+
 def test_text_in_the_files_of_a_run_cannot_control_the_terminal(
     fake_run: FakeRun, capsys: pytest.CaptureFixture[str]
 ) -> None:

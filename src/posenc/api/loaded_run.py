@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from numbers import Integral, Real
 from os import PathLike, fspath
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -15,7 +17,7 @@ from posenc.api.saved_run import run_config, run_tokenizer
 from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
 from posenc.config.console import Console
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, describe_path_error
 from posenc.config.grids import expand
 from posenc.config.identity import check_identity
 from posenc.config.overrides import override_key
@@ -37,7 +39,8 @@ class LoadedRun:
     """
 
     def __init__(self, directory: RunDirectory, modules: Sequence[str] = ()) -> None:
-        self.directory, self._modules = directory, list(modules)
+        self.directory = directory
+        self._modules = [modules] if isinstance(modules, str) else list(modules)
         self.name, self.path = directory.name, directory.path
 
     def __repr__(self) -> str:
@@ -100,7 +103,7 @@ class LoadedRun:
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
         with fixed_numerics(), autocast(self.config.precision, ids.device):
-            new = list(generate(self.model, ids, tokens, temperature, seed))
+            new = list(generate(self.model, ids, int(tokens), float(temperature), int(seed)))
         return self.tokenizer.decode([*ids[1:].tolist(), *new])
 
     def evaluate(self, overrides: str | Sequence[str] = ()) -> list[Row]:
@@ -164,21 +167,38 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
     encoding needs an untrusted module in the current folder, and RunError if the configuration is
     corrupt or was edited.
     """
-    loaded = LoadedRun(find_run(fspath(run)), modules)
+    try:
+        loaded = LoadedRun(find_run(fspath(run)), modules)
+    except OSError as error:  # such as a name that is too long
+        raise ConfigError(describe_path_error(error)) from None
     loaded.config  # noqa: B018  # reads it, so that errors are raised here
     return loaded
 
 
 def override_list(overrides: str | Sequence[str]) -> list[str]:
-    """Return overrides as a list; a string is split into words as in a shell."""
-    return shlex.split(overrides) if isinstance(overrides, str) else list(overrides)
+    """Return overrides as a list; a string is split into words as in a shell.
+
+    Raises ConfigError if an override is not a string, or a quotation mark is not closed.
+    """
+    try:
+        words = shlex.split(overrides) if isinstance(overrides, str) else list(overrides)
+    except ValueError as error:
+        raise ConfigError(f"{overrides}: {error}") from None
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise ConfigError(f"{wrong[0]!r}: an override must be a string, such as 'seed=1'")
+    return words
 
 
-def _check_generation(tokens: int, temperature: float, seed: int) -> None:
+def _check_generation(tokens: Any, temperature: Any, seed: Any) -> None:
     """Raise ConfigError for invalid arguments of `LoadedRun.generate`."""
+    for name, value in (("tokens", tokens), ("seed", seed)):
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise ConfigError(f"{name}={value!r} must be an integer")
+    if not isinstance(temperature, Real):
+        raise ConfigError(f"temperature={temperature!r} must be a number")
     if tokens < 1:
         raise ConfigError(f"tokens={tokens} must be at least 1")
-    if not 0 <= temperature < float("inf"):
+    if not 0 <= float(temperature) < float("inf"):
         raise ConfigError(f"temperature={temperature} must be a finite non-negative number")
     if not 0 <= seed < 2**63:
         raise ConfigError(f"seed={seed} must be a non-negative integer below 2^63")

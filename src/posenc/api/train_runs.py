@@ -9,14 +9,14 @@ from posenc.api.loaded_run import LoadedRun, override_list
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
 from posenc.config.console import Console
 from posenc.config.errors import RunError
-from posenc.config.yaml_files import check_config_dir
+from posenc.config.yaml_files import check_config_dirs
 from posenc.runs.status import Status
 
 
 def train(
     overrides: str | Sequence[str] = (),
     *,
-    config_dirs: Sequence[str | PathLike[str]] = (),
+    config_dirs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     show_progress: bool = False,
 ) -> list[LoadedRun]:
     """Train and evaluate the runs that `overrides` describe, and return them.
@@ -31,7 +31,8 @@ def train(
     KeyboardInterrupt is raised.
     """
     words = override_list(overrides)
-    folders = [check_config_dir(Path(folder)) for folder in config_dirs]
+    config_dirs = [config_dirs] if isinstance(config_dirs, str | PathLike) else config_dirs
+    folders = check_config_dirs([Path(folder) for folder in config_dirs])
     sweep = compose_training(words, folders, words)
     console = Console(stderr=True, quiet=not show_progress)
     sweep.launcher.console = console

@@ -51,13 +51,13 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    Returns None if the biases of the first, the middle and the last query differ, which shows that
-    the bias depends on the position of the query.
+    Returns None if the biases of the first two, the middle and the last query differ, which shows
+    that the bias depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]
     distance = torch.arange(length, device=pos.device).to(dtype)[None]
-    queries = pos[[0, length // 2, -1], None]
+    queries = pos[[0, min(1, length - 1), length // 2, -1], None]
     bias = encoding.bias(head, distance, queries)
     table = torch.zeros((), dtype=dtype, device=pos.device) if bias is None else bias
     table = table.expand(len(head), *table.shape[-2:-1] or (1,), length)

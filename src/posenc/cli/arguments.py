@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posenc.config.errors import ConfigError
-from posenc.config.yaml_files import check_config_dir
+from posenc.config.yaml_files import check_config_dirs
 
 FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 """Keys that name the folder of an experiment."""
@@ -99,7 +99,7 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
             value = value or (remaining.pop(0) if remaining else "")
             if not value:
                 raise ConfigError("--config-dir is missing a folder; use --config-dir FOLDER")
-            config_dirs.append(check_config_dir(Path(value)))
+            config_dirs.append(Path(value))
         elif name == CFG and CFG in FLAGS.get(command, ()):
             has_part = bool(remaining) and remaining[0] in CFG_PARTS
             _check_part(value or (remaining.pop(0) if has_part else "job"))
@@ -112,6 +112,7 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
             raise _unknown_flag_error(command, word, name)
         else:
             overrides.append(word)
+    check_config_dirs(config_dirs)
     for key, count in Counter(map(_key, overrides)).items():
         if count > 1:
             print(f"note: {key} is set {count} times; its last value is used", file=sys.stderr)

@@ -4,6 +4,7 @@ A run may come from someone else, and its names and messages are printed. Escape
 could hide or forge output, and rich's markup could create links.
 """
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,8 @@ class Console(RichConsole):
     """A rich console without markup that replaces control characters as `printable` does."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(markup=False, **kwargs)
+        environment = {k: v for k, v in os.environ.items() if (k, v) != ("COLUMNS", "0")}
+        super().__init__(markup=False, _environ=environment, **kwargs)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override, Quote, QuotedString
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override, Quote, QuotedString
 from hydra.errors import OverrideParseException
 
 from posenc.config.errors import ConfigError, first_line
@@ -169,7 +169,8 @@ def _settings(override: Override, config_dirs: Sequence[Path]) -> list[Setting]:
         return [Setting(line, None)]
     if not override.is_sweep_override():
         return [Setting(line, _to_json(override.value()))]
-    if not override.is_discrete_sweep():
+    items = getattr(override.value(), "list", None) or []
+    if not override.is_discrete_sweep() or any(isinstance(i, IntervalSweep) for i in items):
         raise ConfigError(
             f"{line}: an interval cannot be enumerated; use range(...) or commas, or search"
             f" it with posenc tune"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hydra.core.override_parser.types import IntervalSweep
 
 from posenc.config.errors import ConfigError
-from posenc.config.overrides import parse
+from posenc.config.overrides import override_key, parse
 from posenc.config.settings import TYPES
 
 EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
@@ -49,6 +49,9 @@ def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]
             _check(intervals[-1], str(override.input_line))
         else:
             others.append(str(override.input_line))
+    keys = {interval.key for interval in intervals}
+    if repeated := [word for word in others if override_key(word) in keys]:
+        raise ConfigError(f"{repeated[0]}: the same key has an interval; set one of them")
     return intervals, others
 
 

@@ -2,60 +2,94 @@
 
 import ast
 import hashlib
+import importlib
 import inspect
 import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import _lru_cache_wrapper, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @lru_cache
 def source_hashes(target: Any) -> Mapping[str, str]:
     """Map the qualified names of `target` and of the globals that its code uses to hashes.
 
-    The globals are functions, classes (such as base classes) and constants of the user's modules,
-    including those used indirectly. Constants are numbers, strings and containers of them; other
-    objects are left out. Raises OSError or TypeError if the source code of `target` cannot be read.
+    The globals are those of the user's modules, including those used indirectly. A function or
+    class, such as a base class, is represented by its source code; numbers, strings and tuples of
+    them by their values; other objects, such as tensors, by the statements that assign them.
+    Raises OSError or TypeError if the source code of `target` cannot be read.
     """
     source = inspect.getsource(target)
-    package, texts = target.__module__.partition(".")[0], {_path(target): source}
-    pending = [(target, source)]
+    package = target.__module__.partition(".")[0]
+    texts = {f"{target.__module__}.{target.__qualname__}": source}
+    pending = [(target.__module__, source)]
     while pending:
-        for path, value in _references(*pending.pop()):
+        for module, name, value in _references(*pending.pop()):
+            module, name = _definition(value) or (module, name)
+            path = f"{module}.{name}"
             if path in texts or _is_library(path, package):
                 continue
-            if inspect.isclass(value) or inspect.isfunction(value):
-                texts[path] = _source(value)
-                pending.append((value, texts[path]))
-            elif (text := _constant_text(value)) is not None:
+            constant = _constant_text(value)
+            is_mutable = isinstance(value, dict | list | set)  # such as a cache
+            if constant is not None and not is_mutable:
+                texts[path] = constant
+            elif (text := _source(value, module, name)) is not None:
                 texts[path] = text
+                pending.append((module, text))
+            elif constant is not None:
+                texts[path] = constant
     return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
 
 
-def _references(definition: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """Yield what a class or function refers to in its module, and in modules that it imports."""
-    names = getattr(sys.modules.get(definition.__module__), "__dict__", {})
+def _references(module: str, source: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield what a definition in `module` refers to: its module, its name there and its value."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # there is no source, or it is part of a longer expression
         return
+    names = dict(getattr(sys.modules.get(module), "__dict__", {}))
+    for imported_module, name, local_name, value in _imports(tree, module):
+        names[local_name] = value
+        if not isinstance(value, ModuleType):
+            yield imported_module, name, value
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
-            value = names[node.id]
-            if not isinstance(value, ModuleType):
-                yield _path(value, f"{definition.__module__}.{node.id}"), value
+            if not isinstance(names[node.id], ModuleType):
+                yield module, node.id, names[node.id]
         elif isinstance(node, ast.Attribute):
-            module = _module(node.value, names)
-            if module is not None and hasattr(module, node.attr):
-                value = getattr(module, node.attr)
-                if not isinstance(value, ModuleType):
-                    yield _path(value, f"{module.__name__}.{node.attr}"), value
+            owner = _module(node.value, names)
+            value = getattr(owner, node.attr, None)
+            if owner is not None and value is not None and not isinstance(value, ModuleType):
+                yield owner.__name__, node.attr, value
+
+
+def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, str, str, Any]]:
+    """Yield what a part of a module imports: its module, its name there, its name here, itself."""
+    package = getattr(sys.modules.get(module), "__package__", None)
+    for node in ast.walk(tree):
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
+            origin = alias.name
+            if isinstance(node, ast.ImportFrom):
+                origin = "." * node.level + (node.module or "")
+            try:
+                imported = importlib.import_module(origin, package)
+                if isinstance(node, ast.ImportFrom):
+                    value = getattr(imported, alias.name)
+                    yield imported.__name__, alias.name, alias.asname or alias.name, value
+                elif alias.asname:
+                    yield origin, "", alias.asname, imported
+                else:
+                    name = origin.partition(".")[0]
+                    yield origin, "", name, sys.modules[name]
+            except Exception:  # the user's code may handle an import that fails
+                continue
 
 
 def _module(node: ast.expr, names: dict[str, Any]) -> ModuleType | None:
@@ -68,11 +102,21 @@ def _module(node: ast.expr, names: dict[str, Any]) -> ModuleType | None:
     return value if isinstance(value, ModuleType) else None
 
 
-def _path(value: Any, default: str = "") -> str:
-    """Return the module and name of a class or function; those of other values are `default`."""
-    if inspect.isclass(value) or inspect.isfunction(value):
-        return f"{value.__module__}.{value.__qualname__}"
-    return default
+def _definition(value: Any) -> tuple[str, str] | None:
+    """Return the module and the qualified name of a class or function.
+
+    Returns None for other objects, and for functions without a statement of their own at the top
+    level of a module or class, such as lambdas.
+    """
+    value = _without_cache(value)
+    is_definition = inspect.isclass(value) or inspect.isfunction(value)
+    if not is_definition or "<" in value.__qualname__:
+        return None
+    return value.__module__, value.__qualname__
+
+
+def _without_cache(value: Any) -> Any:
+    return value.__wrapped__ if isinstance(value, _lru_cache_wrapper) else value
 
 
 def _is_library(path: str, package: str) -> bool:
@@ -81,19 +125,40 @@ def _is_library(path: str, package: str) -> bool:
     if top_level == package:
         return False
     module = sys.modules.get(top_level)
-    files = (
-        [file] if (file := getattr(module, "__file__", None)) else getattr(module, "__path__", [])
-    )
-    if not files or top_level == "posenc":
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
+    if file is None or top_level == "posenc":
         return True
-    return any(Path(file).is_relative_to(folder) for file in files for folder in _LIBRARY_FOLDERS)
+    return any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
 
 
-def _source(definition: Any) -> str:
+def _source(value: Any, module: str, name: str) -> str | None:
+    """Return the definition of a class or function, or else the statements that assign a global."""
+    definition = _definition(value)
     try:
-        return inspect.getsource(definition)
-    except (OSError, TypeError):
-        return repr(definition)
+        if definition is None:
+            return _assignments(module, name)
+        return inspect.getsource(_without_cache(value))
+    except (OSError, TypeError, SyntaxError):
+        return None if definition is None else ".".join(definition)
+
+
+def _assignments(module: str, name: str) -> str | None:
+    """Return the statements of a module that assign or import a global name; None without any."""
+    source = inspect.getsource(sys.modules[module])
+    pending, segments = list[ast.AST](ast.parse(source).body), []
+    while pending:
+        node = pending.pop(0)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.ImportFrom):
+            names = {n.id for n in ast.walk(node) if _is_assigned(n)}
+            names |= {alias.asname or alias.name for alias in getattr(node, "names", [])}
+            segments += [ast.get_source_segment(source, node) or ""] if name in names else []
+        elif not isinstance(node, _SCOPES):
+            pending += ast.iter_child_nodes(node)
+    return "\n".join(segments) or None
+
+
+def _is_assigned(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _constant_text(value: Any) -> str | None:

@@ -1,5 +1,6 @@
 """Checks the YAML files of `--config-dir` before Hydra reads them."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -26,6 +27,21 @@ def check_config_dir(folder: Path) -> Path:
             if problem := _problem(file, conf / group / file.name):
                 raise ConfigError(f"--config-dir: {file} {problem}")
     return folder
+
+
+def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
+    """Check folders of YAML files like `check_config_dir`, and return them.
+
+    Also raises ConfigError if two of them have different files of the same name, of which only the
+    first would be used.
+    """
+    files: dict[Path, Path] = {}
+    for folder in map(check_config_dir, folders):
+        for file in sorted(f for group in ["", *groups()] for f in (folder / group).glob("*.yaml")):
+            first = files.setdefault(file.relative_to(folder), file)
+            if first.read_bytes() != file.read_bytes():
+                raise ConfigError(f"--config-dir: {first} hides {file}; rename one of them")
+    return list(folders)
 
 
 def _problem(file: Path, original: Path) -> str | None:

@@ -129,6 +129,7 @@ def generate(
         if temperature == 0:
             token = logits.argmax()
         else:
+            logits = logits - logits.max()  # so that a tiny temperature does not overflow
             probabilities = (logits / temperature).softmax(dim=-1)
             token = torch.multinomial(probabilities, 1, generator=generator)[0]
         new_tokens = token.to(model.device).view(1, 1)

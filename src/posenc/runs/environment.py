@@ -17,6 +17,13 @@ MALLOC_VARIABLES = {
 Returning it to the operating system took 12% of a step's time.
 """
 KIB = 1024  # bytes; Linux calls it kB
+PRECISION_VARIABLES = (
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+"""Environment variables that lower the precision of float32 matrix products."""
 SOURCE_VARIABLE = "POSENC_SOURCE"
 """The variable with the folder of the original package, of which a job imports a copy."""
 TORCHRUN_VARIABLES = (
@@ -33,14 +40,15 @@ TORCHRUN_VARIABLES = (
 def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
     """Return the environment of a job that uses `threads` threads and imports posenc from `code`.
 
-    It extends this process's environment, except for TORCHRUN_VARIABLES. No bytecode is written
-    into `code`, whose files are compared with the installed package.
+    It extends this process's environment, except for TORCHRUN_VARIABLES and PRECISION_VARIABLES. No
+    bytecode is written into `code`, whose files are compared with the installed package.
     """
     folders = [code, os.environ.get("PYTHONPATH")]
+    excluded = {*TORCHRUN_VARIABLES, *PRECISION_VARIABLES}
     no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"} if code else {}
     return {
         **MALLOC_VARIABLES,
-        **{name: value for name, value in os.environ.items() if name not in TORCHRUN_VARIABLES},
+        **{name: value for name, value in os.environ.items() if name not in excluded},
         SOURCE_VARIABLE: str(source_folder()),
         "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder),
         **thread_variables(threads),

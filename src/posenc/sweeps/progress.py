@@ -22,6 +22,8 @@ from posenc.sweeps.time_left import Pace, run_time_left
 
 PLAIN_INTERVAL_SECONDS = 15.0
 """The time between two progress lines in a log file."""
+MAX_NAME_WIDTH = 80
+"""The maximum width of a run's name in a table, so that the other columns stay visible."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def format_percent(fraction: float) -> str:
 def run_table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
     """Return an empty table with a column for run names, then the named columns."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    table.add_column("run", no_wrap=True, min_width=20)
+    table.add_column("run", no_wrap=True, min_width=20, max_width=MAX_NAME_WIDTH)
     for name in text_columns:
         table.add_column(name, no_wrap=True)
     for name in number_columns:

@@ -30,8 +30,8 @@ STYLES = {
 def all_runs(folder: Path) -> list[RunDirectory]:
     """Return the planned runs of an experiment in planned order, then other runs in its folder."""
     planned = read_plan(folder)["runs"]
-    others = [run.name for run in list_runs(folder) if run.name not in planned]
-    return [RunDirectory(folder / name) for name in [*planned, *others]]
+    others = [run for run in list_runs(folder) if run.name not in planned]
+    return [*(RunDirectory(folder / name) for name in planned), *others]
 
 
 def may_continue(run: RunDirectory) -> bool:
