@@ -1,10 +1,14 @@
-"""Models and encodings that do not fit into memory are rejected before they are allocated."""
+"""Building an encoding leaves no traces; one that does not fit into memory is not allocated."""
+
+from functools import wraps
+from typing import Any
 
 import pytest
 import torch
 
 from compositions import composer
 from posenc.config.errors import ConfigError
+from posenc.encodings.alibi import Alibi
 from posenc.jobs.job_config import compose_job
 from posenc.model import build
 from posenc.model.build import build_encoding, check_memory
@@ -49,6 +53,21 @@ def test_the_memory_limit_changes_no_parameter(
     monkeypatch.setattr(build, "ALLOCATING_FUNCTIONS", set())
     unlimited = build_encoding(config, []).state_dict()
     assert limited and all(torch.equal(limited[name], unlimited[name]) for name in limited)
+
+
+def test_settings_of_torch_that_an_encoding_changes_are_restored(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initialize = Alibi.__init__
+
+    @wraps(initialize)
+    def with_another_dtype(*args: Any, **kwargs: Any) -> None:
+        torch.set_default_dtype(torch.float64)
+        initialize(*args, **kwargs)
+
+    monkeypatch.setattr(Alibi, "__init__", with_another_dtype)
+    build_encoding(compose_job([*small_job, "encoding=alibi"], composer()), [])
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_a_model_larger_than_the_memory_is_rejected(memory: int) -> None:

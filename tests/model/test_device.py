@@ -17,6 +17,8 @@ subnormal = torch.tensor(2.0**-127)
 assert subnormal * 1.0 > 0
 torch.set_num_threads(2)
 with fixed_numerics():
+    with fixed_numerics():
+        pass
     products = subnormal.expand(2**20).contiguous() * 1.0
     print((products == 0).all().item(), (torch.tensor(2.0**-126) * 1.0).item() == 2.0**-126)
 print((subnormal * 1.0 > 0).item())

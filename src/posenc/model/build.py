@@ -16,6 +16,7 @@ from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
+from posenc.model.device import fixed_numerics
 from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
 from posenc.runs.hardware import memory_bytes
 
@@ -84,10 +85,12 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kern
     return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 
+@fixed_numerics()
 def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
     """Return the encoding, with parameters initialized from the run's seed.
 
-    Raises ConfigError if the encoding rejects its parameters or is not an `Encoding`.
+    Settings of torch that its code changes, such as the default dtype, are restored. Raises
+    ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
     check(config.model, name="model", modules=modules)
     try:

@@ -25,7 +25,7 @@ def fixed_numerics() -> Iterator[None]:
     distant keys with ALiBi are often subnormal.
     """
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    precision = torch.get_float32_matmul_precision()
+    precision, flushes_denormals = torch.get_float32_matmul_precision(), _flushes_denormals()
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_float32_matmul_precision("highest")
@@ -37,7 +37,12 @@ def fixed_numerics() -> Iterator[None]:
         if device.type != "cpu":
             torch.set_default_device(device)
         torch.set_float32_matmul_precision(precision)
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(flushes_denormals)
+
+
+def _flushes_denormals() -> bool:
+    smallest = torch.tensor(2.0**-127, dtype=torch.float32, device="cpu")
+    return (smallest * 1.0).item() == 0
 
 
 def check_accelerator(config: DictConfig) -> None:
