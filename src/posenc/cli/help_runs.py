@@ -104,7 +104,7 @@ HELP = {
                posenc clean name=NAME | experiment=NAME [size=SIZE] state=STATE[,STATE...] [--yes]
 
         Lists the selected runs and their sizes. With --yes, deletes their directories, their
-        offline W&B files and their entries in the plan. Running runs cannot be deleted.
+        offline W&B files and their entries in the plan. Runs in progress cannot be deleted.
 
           posenc clean run=outputs/scratch/rope-L256-s1-0c1d2e3f
           posenc clean name=scratch state=failed,interrupted --yes

@@ -24,7 +24,7 @@ HELP = {
         usage: posenc sync EXPERIMENT | experiment=NAME [size=SIZE] | name=NAME [--offline]
 
         Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
-        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Running runs are skipped, and
+        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Skips runs in progress;
         repeating the command uploads nothing twice. With --offline, recreates missing or incomplete
         offline W&B files instead, which needs no API key.
 
@@ -146,7 +146,7 @@ HELP = {
         keys
           encoding, encoding/spectrum, model    config groups; model.width, .heads, .layers
           train_length                          L; extrapolation is measured at 4L
-          seed                                  random seed of the weights
+          seed                                  random seed of the encoding's parameters
           run                                   a run directory, or a unique prefix of its name
           experiment, size, name                with run: search only this experiment for it;
                                                 without run: inspect one of its finished runs

@@ -25,8 +25,8 @@ HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`
 
 def run(arguments: Arguments) -> int:
     config_dirs = arguments.config_dirs
-    options, words = _search_options(arguments.overrides)
-    intervals, overrides = split_intervals(words)
+    options, overrides = _search_options(arguments.overrides)
+    intervals, overrides = split_intervals(overrides)
     if options and not intervals:
         raise ConfigError(f"{', '.join(options)}: a search needs an interval, such as {EXAMPLE}")
     shared = sweep_overrides(overrides)
@@ -68,14 +68,14 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _search_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the values of `method` and `min_iter`, and the other words."""
-    options = {key: word.partition("=")[2] for word in words for key in _search_keys(word)}
-    return options, [word for word in words if not _search_keys(word)]
-
-
-def _search_keys(word: str) -> list[str]:
-    return [key for key in SEARCH_KEYS if override_key(word) == key]
+def _search_options(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the values of `method` and `min_iter`, and the other overrides."""
+    options = {
+        override_key(override): override.partition("=")[2]
+        for override in overrides
+        if override_key(override) in SEARCH_KEYS
+    }
+    return options, [o for o in overrides if override_key(o) not in SEARCH_KEYS]
 
 
 def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def count_blocks(geometry: Geometry, axes: int, block_size: int) -> int:
     """Return the number of blocks per head; raises ValueError for invalid sizes."""
     if axes < 1 or not 2 <= block_size <= geometry.head_width:
         raise ValueError(
-            f"axes={axes} must be at least 1, and block_size={block_size} from 2 to the head width"
-            f" {geometry.head_width}"
+            f"axes={axes} must be at least 1, and block_size={block_size} must be from 2 to the"
+            f" head width {geometry.head_width}"
         )
     return geometry.head_width // block_size
 

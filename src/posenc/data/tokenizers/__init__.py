@@ -34,7 +34,7 @@ def load_tokenizer(path: Path, digest: str | None = None) -> Tokenizer:
     if digest not in (None, tokenizer_digest(path)):
         raise RunError(
             f"{path} and {CONFIG_NAME} are not the tokenizer of this run (they were edited or are"
-            f" from another run); rerun the run's command to write them again"
+            f" from another run); rerun the training command to write them again"
         )
     saved = read_mapping(path, {})
     try:
