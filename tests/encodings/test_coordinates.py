@@ -375,3 +375,9 @@ def test_every_encoding_takes_coordinates_or_rejects_them(
 def test_encodings_of_sequence_order_reject_coordinates(make: type[Encoding]) -> None:
     with pytest.raises(ValueError, match=r"takes .* 2 axes"):
         make(geometry(32)).embed(randn(2, 24, 32), points(2, 24, 2))
+
+
+def test_a_position_beyond_the_table_is_named_in_the_error() -> None:
+    encoding = Learned(Geometry(width=8, heads=2, layers=1, train_length=4))
+    with pytest.raises(ValueError, match=r"position 9 is beyond .*max_length=4"):
+        encoding.embed(torch.zeros(1, 2, 8), torch.tensor([0, 9]))

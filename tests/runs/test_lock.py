@@ -70,3 +70,8 @@ def test_a_lock_that_is_not_a_regular_file_is_an_error_and_does_not_block(
 def test_only_a_pid_and_a_hostname_are_printed(tmp_path: Path, contents: bytes) -> None:
     (tmp_path / ".lock").write_bytes(contents)
     assert describe_holder(tmp_path / ".lock") == "another process"
+
+
+def test_a_lock_of_this_process_is_described_as_that_of_another_thread(tmp_path: Path) -> None:
+    with lock(tmp_path / ".lock"):
+        assert describe_holder(tmp_path / ".lock") == "another thread of this process"

@@ -38,7 +38,14 @@ class Learned(Encoding):
                 f"{len(pos)} positions exceed the table's max_length={self.max_length()};"
                 f" use shorter sequences or a larger encoding.max_length"
             )
-        return x + self.table[pos].to(x.dtype)
+        try:
+            rows = self.table[pos]
+        except IndexError:  # on a CPU; a GPU reports an assertion
+            raise ValueError(
+                f"position {int(pos.max())} is beyond the table's max_length={self.max_length()};"
+                f" use lower positions or a larger encoding.max_length"
+            ) from None
+        return x + rows.to(x.dtype)
 
     def max_length(self) -> int:
         return len(self.table)

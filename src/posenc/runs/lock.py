@@ -57,14 +57,17 @@ def is_locked(path: Path) -> bool:
 
 
 def describe_holder(path: Path) -> str:
-    """Return `another process (pid 12 on hostname)` for a lock that another process holds."""
+    """Return the holder of a lock: `another process (pid 12 on host)`, or a thread of this one."""
     contents = b""
     with suppress(FileNotFoundError), _open(path, os.O_RDONLY) as descriptor:
         contents = os.pread(descriptor, 300, 0)
     holder = re.fullmatch(rb"(\d{1,10}) ([\w.-]{1,255})\n", contents)
     if not holder:  # it has only just acquired the lock, or the disk is full
         return "another process"
-    return f"another process (pid {holder[1].decode()} on {holder[2].decode()})"
+    pid, host = holder[1].decode(), holder[2].decode()
+    if (pid, host) == (str(os.getpid()), socket.gethostname()):
+        return "another thread of this process"
+    return f"another process (pid {pid} on {host})"
 
 
 @contextmanager
