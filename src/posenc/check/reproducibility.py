@@ -39,6 +39,7 @@ def verify_reproducibility(encoding: Encoding) -> None:
         _verify_saved_state(encoding)
         tested = copy.deepcopy(encoding).float().eval()
         perturb_zero_parameters(tested)
+        call_hook(tested, "set_training_progress", 0.0)
         inputs = _inputs(tested)
         for layer in distinct_layers(tested):
             _verify_randomness(tested, layer, inputs)
