@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from posenc.config.components import build
 from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps
-from posenc.data.build_data import build_data, evaluation_data
+from posenc.data.build_data import build_data, data_source, evaluation_data, saved_task
 from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
 from posenc.data.tasks.mqar import AssociativeRecall
@@ -237,6 +238,7 @@ def test_incompatible_data_and_tokenizer_are_an_error(overrides: list[str], mess
     [
         (lambda data: data.token_array("validation"), "'copy'.*evaluation=tasks"),
         (lambda data: data.check_length("validation", 2), "length 2 is too short.*3 tokens"),
+        (lambda data: data.check_length("validation", 10**10), "more than 268,435,456 tokens"),
         (lambda data: data.training_batches(2, 1), "length 2 is too short.*3 tokens"),
     ],
 )
@@ -245,3 +247,21 @@ def test_a_task_refuses_protocols_for_text_and_short_lengths(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         call(build_task_data("copy"))
+
+
+@pytest.mark.parametrize("size", [2**18 + 1, 10**12])
+def test_a_huge_parameter_is_refused_before_anything_is_generated(size: int) -> None:
+    with pytest.raises(ConfigError, match=f"alphabet_size={size} must be at most 262,144"):
+        build_task_data("copy", alphabet_size=size)
+
+
+@pytest.mark.parametrize("changes", [{"vocab_size": None}, {"vocab_size": 10**12}])
+def test_an_edited_task_is_not_that_of_the_run(changes: dict[str, Any]) -> None:
+    config = compose("train", ["data=task_passkey"])
+    data = data_source(config)
+    assert isinstance(data, Dataset)
+    planned = {"fingerprint": data.fingerprint}
+    saved = OmegaConf.to_container(config.data)
+    assert isinstance(saved, dict)
+    assert saved_task({"data": saved, "planned": planned}) is not None
+    assert saved_task({"data": {**saved, **changes}, "planned": planned}) is None

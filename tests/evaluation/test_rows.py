@@ -1,16 +1,19 @@
 """The rows of `evaluation.json`, and which requested rows are missing."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from posenc.config.errors import RunError
 from posenc.data.dataset import TokenArray
 from posenc.evaluation.protocols import last_k, nonoverlapping
 from posenc.evaluation.requests import missing_row_keys
 from posenc.evaluation.scoring import Measurement, evaluation_row
 from posenc.evaluation.windows import TokenWindows
+from posenc.runs.evaluation_rows import check_same_tokens
 
 KEY: dict[str, Any] = {
     "data": "f",
@@ -72,3 +75,10 @@ def test_a_row_cut_short_by_a_budget_satisfies_only_the_same_budget() -> None:
 def test_a_row_without_budget_fields_is_complete() -> None:
     old = {name: KEY[name] for name in ("data", "split", "protocol", "length", "stride", "swap")}
     assert missing_row_keys([KEY], [{**old, "count": 5}]) == []
+
+
+def test_fixed_targets_of_another_longest_length_replace_the_old_ones(tmp_path: Path) -> None:
+    old = {**KEY, "count": 5, "full_count": 5, "tokens_hash": "a", "longest": 64}
+    check_same_tokens(tmp_path, old, {**old, "longest": 128, "tokens_hash": "b"})
+    with pytest.raises(RunError, match="delete the prepared corpus"):
+        check_same_tokens(tmp_path, old, {**old, "tokens_hash": "b"})

@@ -58,7 +58,24 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
         ({"is": "at_least", "margin": 0}, "claims[0].margin: 0 must be above 0 for at_least"),
         ({"margin": -0.1}, "margin: -0.1 must be a number"),
         ({"margin": 10**400}, "must be a number"),
-        ({"confidence": 95}, "confidence: 95 must be a number that is at least 0.5 and below 1"),
+        (
+            {"confidence": 95},
+            "confidence: 95 must be a number that is at least 0.5 and below 0.9999",
+        ),
+        (
+            {"left": {"perplexity": {"length": "L", "tokens": [1000, 2000]}}},
+            "needs `trend: tokens`",
+        ),
+        (
+            {
+                "left": {
+                    "perplexity": {"length": "2L"},
+                    "change_from": {"length": "L"},
+                    "fraction_of_published": [10**15, 10**15 + 1],
+                }
+            },
+            "must be two different numbers",
+        ),
         ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
         ({"left": {"perplexity": {"encoding": "alibi"}}}, "give an evaluation length"),
         ({"left": {"perplexity": {"length": "K"}}}, "length: 'K'"),

@@ -91,3 +91,18 @@ def test_the_csv_has_every_model_of_every_run(folder: Path, console: Console) ->
     losses = {(int(row["seed"]), int(row["order"]), row["data"]): row["loss"] for row in rows}
     assert len(losses) == 6
     assert losses[2, 3, rows[0]["data"]] == "3.9"
+
+
+def test_ngram_models_of_runs_with_other_numbers_of_tokens_are_left_out(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    for tokens, loss in ((1_000_000, 5.0), (1_500_000, 4.0)):
+        row = fabricate.row(64, 3.0)
+        config = fabricate.config("alibi", 64, 1, tokens=tokens)
+        path = fabricate.run(tmp_path / "sweep", config, [row])
+        ngram = {"order": 3, **{key: row[key] for key in ("data", "split", "count")}}
+        bigram = {**ngram, "order": 2, "loss": 6.0}
+        rows = [bigram, {**ngram, "loss": loss}]
+        (path / "ngrams.json").write_text(json.dumps({"rows": rows}))
+    (curves,) = loss_curves(read_experiment(tmp_path / "sweep"))
+    assert curves.ngrams == {2: 6.0}

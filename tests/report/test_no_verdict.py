@@ -165,6 +165,41 @@ def test_two_lengths_of_one_run_may_score_different_tokens_unless_a_budget_ran_o
     assert tools.outcomes(LENGTHS, runs) == {64: outcome}
 
 
+def test_fixed_targets_of_two_evaluations_are_not_compared(tools: Any) -> None:
+    """The targets depend on the longest length of an evaluation."""
+    claim = LENGTHS.replace("encoding: alibi", "encoding: alibi, protocol: fixed_target")
+    fixed = {"protocol": "fixed_target", "stride": 8}
+    runs = [tools.fake("alibi", 64, seed) for seed in (1, 2, 3)]
+    for run in runs:
+        run.add_row(64, 3.0, **fixed, tokens_hash="a").add_row(128, 2.9, **fixed, tokens_hash="b")
+    assert "scored on different tokens" in reason_of(tools, "not comparable", runs, claim)
+
+
+MINIMUM = """
+- statement: the minimum of a is at a shorter length
+  left: {length_of_minimum: {encoding: alibi}}
+  is: below
+  right: {length_of_minimum: {encoding: rope}}
+"""
+
+
+def test_the_length_of_the_minimum_is_sought_among_lengths_that_all_runs_have(tools: Any) -> None:
+    runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0).add_row(128, 3.1) for seed in (1, 2, 3)]
+    runs += [tools.fake("rope", 64, seed).add_row(64, 3.0).add_row(128, 3.1) for seed in (1, 2, 3)]
+    for run in runs[3:]:
+        run.add_row(256, 2.0)
+    assert tools.outcomes(MINIMUM, runs) == {64: "fails"}
+
+
+def test_the_length_of_the_minimum_needs_one_row_per_length(tools: Any) -> None:
+    runs = [tools.fake(name, 64, seed) for name in ("alibi", "rope") for seed in (1, 2, 3)]
+    for run in runs:
+        for stride in (8, 16):
+            run.add_row(64, 3.0, protocol="sliding", stride=stride)
+    claim = MINIMUM.replace("encoding:", "protocol: sliding, encoding:")
+    assert "several matching rows" in reason_of(tools, "not comparable", runs, claim)
+
+
 def test_the_longest_length_is_one_that_all_runs_have(tools: Any) -> None:
     runs = [tools.fake("alibi", 64, seed).add_row(64, 3.0).add_row(128, 2.9) for seed in (1, 2, 3)]
     runs[0].add_row(256, 9.0)

@@ -1,5 +1,6 @@
 """`posenc tune`: find settings, such as the learning rate, with the lowest validation loss."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -42,8 +43,8 @@ def run(arguments: Arguments) -> int:
 def _num_trials(arguments: Arguments) -> int:
     values = [w.partition("=")[2] for w in arguments.overrides if override_key(w) == "trials"]
     text = values[-1] if values else str(DEFAULT_TRIALS)
-    if not text.isdecimal() or int(text) < 1:
-        raise ConfigError(f"trials={text} must be a positive integer")
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) < 1:
+        raise ConfigError(f"trials={text} must be a positive integer below 100,000")
     return int(text)
 
 

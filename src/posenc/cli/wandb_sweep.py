@@ -1,6 +1,7 @@
 """`posenc wandb-sweep`: write an experiment's jobs as W&B sweeps."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,8 @@ def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(f"method={method} must be one of {', '.join(METHODS)}")
     if min_iter is None:
         return {"method": method}
-    if not min_iter.isdecimal() or int(min_iter) < 1:
-        raise ConfigError(f"min_iter={min_iter} must be a positive integer")
+    if not re.fullmatch(r"[0-9]{1,9}", min_iter) or int(min_iter) < 1:
+        raise ConfigError(f"min_iter={min_iter} must be a positive integer below 10^9")
     return {"method": method, "early_terminate": {"type": "hyperband", "min_iter": int(min_iter)}}
 
 

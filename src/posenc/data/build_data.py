@@ -64,12 +64,12 @@ def saved_task(config: Mapping[str, Any]) -> Task | None:
     """
     try:
         task = build(OmegaConf.create(config["data"]), name="data")
-    except ConfigError:
+        if not isinstance(task, Task):
+            return None
+        fingerprint = TaskData(task, SymbolTokenizer(task.symbols)).fingerprint
+    except (ConfigError, ValueError, MemoryError):  # the file may have been edited
         return None
-    if not isinstance(task, Task):
-        return None
-    data = TaskData(task, SymbolTokenizer(task.symbols))
-    return task if data.fingerprint == config["planned"]["fingerprint"] else None
+    return task if fingerprint == config["planned"]["fingerprint"] else None
 
 
 def evaluation_data(

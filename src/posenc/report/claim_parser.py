@@ -81,7 +81,7 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
     right, times = parse_right(item["right"], left, where, f"{name}.right")
     values = {"margin": 0, "confidence": CONFIDENCE, **shared, **item}
     margin = require_number(values["margin"], 0, math.inf, f"{name}.margin")
-    confidence = require_number(values["confidence"], 0.5, 1, f"{name}.confidence")
+    confidence = require_number(values["confidence"], 0.5, 0.9999, f"{name}.confidence")
     if comparison in NEEDS_MARGIN and not margin:
         example = "0.01 (1%)" if left.scale.is_relative else f"0.01 ({left.scale.unit})"
         raise ConfigError(

@@ -6,6 +6,7 @@ and training length form a `CurveSet`, in which a `Point` has the values of all 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from math import isclose
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -251,19 +252,27 @@ def _ngrams(
     train_length: int,
     scored_tokens: set[int],
 ) -> dict[int, float]:
-    """Return the mean loss of n-gram models by order; empty if they scored other tokens."""
+    """Return the mean loss of n-gram models by order; empty if they scored other tokens.
+
+    Orders whose models were trained on different numbers of tokens with the same seed are left out.
+    """
     if evaluation_key.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}
-    losses = {
-        (row["order"], run.seed): row["loss"]
-        for run in experiment.runs
-        for row in run.ngrams
-        if run.train_length == train_length
-        and (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
-        and scored_tokens == {row["count"]}
+    losses: dict[int, dict[int, list[float]]] = {}
+    for run in experiment.runs:
+        for row in run.ngrams:
+            if (
+                run.train_length == train_length
+                and (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
+                and scored_tokens == {row["count"]}
+            ):
+                by_seed = losses.setdefault(row["order"], {})
+                by_seed.setdefault(run.seed, []).append(row["loss"])
+    return {
+        order: fmean(values[-1] for values in by_seed.values())
+        for order, by_seed in sorted(losses.items())
+        if all(isclose(min(values), max(values)) for values in by_seed.values())
     }
-    orders = sorted({order for order, _ in losses})
-    return {n: fmean(loss for (order, _), loss in losses.items() if order == n) for n in orders}
 
 
 def _chance(experiment: Experiment, data: str) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import MIN_SEEDS, Clause
 from posenc.report.claim_sides import Length, Ngram, Side
 from posenc.report.experiment import Experiment
@@ -17,7 +18,7 @@ from posenc.report.outcome import NoVerdictError
 from posenc.report.run_samples import (
     Sample,
     evaluation_length,
-    longest_length,
+    lengths_in_common,
     runs_by_seed,
     sample,
     train_command,
@@ -45,14 +46,15 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
     """
     values = clause.values
     runs = [runs_by_seed(value, train_length, experiment) for value in values]
-    longest = longest_length(list(zip(values, runs, strict=True)))
+    common_lengths = lengths_in_common(list(zip(values, runs, strict=True)))
+    longest = max(common_lengths, default=None)
     lengths = [evaluation_length(value, train_length, longest) for value in values]
     pairs: dict[int, tuple[float, float]] = {}
     errors: list[NoVerdictError] = []
     for seed in sorted(set.intersection(*map(set, runs))):
         measured = zip(values, (by_seed[seed] for by_seed in runs), lengths, strict=True)
         try:
-            samples = [sample(*arguments, experiment) for arguments in measured]
+            samples = [sample(*arguments, common_lengths, experiment) for arguments in measured]
             pairs[seed] = _pair(clause, samples, train_length)
         except NoVerdictError as error:
             if error.outcome == "not comparable":
@@ -168,8 +170,8 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
     """Raise NoVerdictError if two samples differ in training data, text or scored tokens.
 
     Different tokens of the same text are allowed with `tokens_may_differ`, and in two rows of the
-    same run unless an evaluation budget ran out: with protocols that score only the end of each
-    window, the tokens depend on the length.
+    same run unless an evaluation budget ran out: with most protocols that score only the end of
+    each window, the tokens depend on the length. With fixed_target, they do not.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["planned"]["fingerprint"] for sample in (left, right))
@@ -181,7 +183,10 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
     if left.row is None or right.row is None:
         return
     complete = not (_budget_ran_out(left.row) or _budget_ran_out(right.row))
-    tokens_may_differ = tokens_may_differ or (left.run is right.run and complete)
+    protocol = PROTOCOLS.get(left.row["protocol"])
+    has_fixed_targets = protocol is not None and protocol.needs_longest_length
+    if left.run is right.run and complete and not has_fixed_targets:
+        tokens_may_differ = True
     key = _differ(
         left.row, right.row, CORPUS_KEYS if tokens_may_differ else CORPUS_KEYS + TOKEN_KEYS
     )

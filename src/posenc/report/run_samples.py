@@ -51,15 +51,15 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
     return by_seed
 
 
-def longest_length(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) -> int | None:
-    """Return the longest length at which all evaluated runs of a clause's values were evaluated."""
+def lengths_in_common(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) -> set[int]:
+    """Return the lengths at which all evaluated runs of a clause's values were evaluated."""
     lengths = [
         {row["length"] for row in run.select_rows(value.row_keys, run.at_tokens(value.selector))}
         for value, by_seed in runs_by_value
         for run in by_seed.values()
         if run.rows and value.quantity.source != "timing"
     ]
-    return max(set.intersection(*lengths), default=None) if lengths else None
+    return set.intersection(*lengths) if lengths else set()
 
 
 def evaluation_length(value: Value, train_length: int, longest: int | None) -> int | None:
@@ -69,8 +69,10 @@ def evaluation_length(value: Value, train_length: int, longest: int | None) -> i
     return longest if value.length == LONGEST else None
 
 
-def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -> Sample:
-    """Return a run's number at an evaluation length.
+def sample(
+    value: Value, run: Run, length: int | None, common_lengths: set[int], experiment: Experiment
+) -> Sample:
+    """Return a run's number at an evaluation length, or over all lengths that the runs share.
 
     Raises NoVerdictError if it was not measured, if several rows match, or if `length` is below 1.
     """
@@ -100,10 +102,16 @@ def sample(value: Value, run: Run, length: int | None, experiment: Experiment) -
             f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
         )
     if quantity.source == "rows":
-        return Sample(run, quantity.read(rows), rows[0], None)
-    if len(rows) > 1:
+        rows = [row for row in rows if row["length"] in common_lengths]
+    if len({row["length"] for row in rows}) < len(rows):
         raise NoVerdictError(
             "not comparable", f"{run.name} has several matching rows; add the stride to the claim"
+        )
+    if quantity.source == "rows" and rows:
+        return Sample(run, quantity.read(rows), rows[0], None)
+    if not rows:
+        raise NoVerdictError(
+            "not measured", f"{value}: the runs have no evaluation length in common"
         )
     return Sample(run, quantity.read(rows[0]), rows[0], length)
 

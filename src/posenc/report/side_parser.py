@@ -29,6 +29,10 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
         for key, value in selector.items()
         if key.replace("/", ".").partition(".")[0] in RUN_KEYS
     }
+    if not matches_type(selector.get("tokens", 1), float):
+        raise ConfigError(
+            f"{name}: tokens={selector['tokens']!r} must be a number; a list needs `trend: tokens`"
+        )
     row_keys = {key: selector[key] for key in ROW_KEYS if key in selector}
     known = {*run_keys, *row_keys, "length", "train_length"}
     if unknown := selector.keys() - known:
@@ -147,8 +151,8 @@ def _change(
     if "fraction_of_published" not in options:
         return Change(value, baseline, None)
     pair, limit = options["fraction_of_published"], value.scale.lower_limit
-    is_pair = matches_type(pair, list[float]) and len(pair) == 2 and pair[0] != pair[1]
-    if not is_pair or min(pair) <= limit:
+    is_pair = matches_type(pair, list[float]) and len(pair) == 2 and min(pair) > limit
+    if not is_pair or value.scale.to_scale(pair[0]) == value.scale.to_scale(pair[1]):
         above = "" if limit == -math.inf else f" above {limit:g}"
         raise ConfigError(
             f"{name}.fraction_of_published: {pair!r} must be two different numbers{above}, such as"

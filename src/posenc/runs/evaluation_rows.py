@@ -191,8 +191,13 @@ def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
 
 
 def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
-    """Raise RunError if two rows of the same complete measurement scored different tokens."""
+    """Raise RunError if two rows of the same complete measurement scored different tokens.
+
+    With fixed_target, the tokens depend on the longest evaluation length.
+    """
     if new is None or budget_key(new) != (None, None) or "tokens_hash" not in old:
+        return
+    if old.get("longest") != new.get("longest"):
         return
     if old["tokens_hash"] != new["tokens_hash"]:
         raise RunError(

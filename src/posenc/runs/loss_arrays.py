@@ -129,8 +129,9 @@ def _read_checked_arrays(
             continue
         if sums_and_counts(row, arrays, name) is None:
             raise RunError(
-                f"{path} does not match evaluation.json ({name}): one of the files is older,"
-                f" edited or from another run; restore it, or evaluate the run again"
+                f"{path} does not match evaluation.json ({name}): an evaluation was killed while it"
+                f" replaced the row, or one of the files is older, edited or from another run;"
+                f" restore it, or repeat the latest evaluation of the run"
             )
     return arrays
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from typing import ClassVar, NamedTuple
 
@@ -17,6 +18,10 @@ BEGIN = 0
 """The symbol before every sequence, also used as padding after its end."""
 
 _MAX_EXAMPLES = 100_000
+_MAX_PARAMETER = 2**18
+"""The largest value of an integer parameter, such as a vocabulary size or a number of pairs."""
+_MAX_TOKENS = 2**28
+"""The largest number of tokens in the examples of an evaluation length."""
 _DIGEST_SIZES, _DIGEST_EXAMPLES_PER_SIZE = (1, 2), 16
 
 
@@ -75,6 +80,9 @@ class Task(ABC):
                 f"examples={self.examples} must be from 1 to {_MAX_EXAMPLES:,}, because all"
                 f" examples of an evaluation length are held in memory at once"
             )
+        for name, value in asdict(self).items():
+            if isinstance(value, int) and value > _MAX_PARAMETER:
+                raise ValueError(f"{name}={value} must be at most {_MAX_PARAMETER:,}")
 
     @property
     @abstractmethod
@@ -97,11 +105,15 @@ class Task(ABC):
     def largest_size(self, length: int) -> int:
         """Return the largest size whose sequences have at most `length` tokens.
 
-        Raises ConfigError if there is none.
+        Raises ConfigError if there is none, or if the examples would have too many tokens.
         """
-        size = 0
-        while self.sequence_length(size + 1) <= length:
-            size += 1
+        if self.examples * length > _MAX_TOKENS:
+            raise ConfigError(
+                f"{self.examples} examples of {length} tokens of the task '{self.name}' have more"
+                f" than {_MAX_TOKENS:,} tokens; use shorter lengths or fewer data.examples"
+            )
+        sizes = range(1, length + 1)  # a sequence has at least as many tokens as its size
+        size = bisect_right(sizes, length, key=self.sequence_length)
         if size == 0:
             raise ConfigError(
                 f"length {length} is too short for the task '{self.name}', whose shortest sequence"
