@@ -12,8 +12,12 @@ from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
 from posenc.evaluation.ngram_baseline import ngram_rows
+from posenc.jobs.exit_codes import FINISHED
+from posenc.jobs.job import main as job
+from posenc.runs.run_directory import RunDirectory
 
 Configured = Callable[..., DictConfig]
+SmallRun = Callable[..., RunDirectory]
 
 
 def prepared(
@@ -97,3 +101,21 @@ def test_no_order_gives_no_rows(configured: Configured, tmp_path: Path) -> None:
 def test_orders_longer_than_a_window_are_left_out(configured: Configured, tmp_path: Path) -> None:
     config, data = prepared(configured, tmp_path, "train_length=2", "tokens=400", "batch_tokens=40")
     assert [row["order"] for row in ngram_rows(config, data, num_steps(config))] == [2, 3]
+
+
+def test_a_finished_run_gets_the_ngram_models_that_a_later_command_asks_for(
+    small_run: SmallRun,
+) -> None:
+    run = small_run("tokens=960", "ngram_order=null")
+    assert job([str(run.path)]) == FINISHED and run.ngrams() == []
+    assert small_run("tokens=960", "ngram_order=3").status().state == "pending"
+    assert job([str(run.path)]) == FINISHED
+    assert [row["order"] for row in run.ngrams()] == [2, 3]
+    assert small_run("tokens=960", "ngram_order=3").status().state == "finished"
+
+
+def test_ngram_models_of_another_split_are_added(small_run: SmallRun) -> None:
+    for split in ("validation", "test"):
+        run = small_run("tokens=960", "ngram_order=2", f"evaluation.split={split}")
+        assert job([str(run.path)]) == FINISHED
+    assert [row["split"] for row in run.ngrams()] == ["validation", "test"]

@@ -20,7 +20,12 @@ from posenc.runs.evaluation_rows import measurement_key
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
-from posenc.training.checkpoint import latest_checkpoint, list_checkpoints, list_weights
+from posenc.training.checkpoint import (
+    latest_checkpoint,
+    list_checkpoints,
+    list_weights,
+    save_weights,
+)
 
 Plan = Callable[..., RunDirectory]
 MEASURED = ("sum", "count", "tokens_hash")
@@ -222,3 +227,16 @@ def test_the_command_line_rejects_budgets_that_are_not_integers(
     assert posenc(["train", *small_job, "evaluation.at_tokens=[0.5]"]) == 2
     assert "evaluation.at_tokens" in capsys.readouterr().err
     assert not list(tmp_path.glob("outputs/scratch/*"))
+
+
+def test_weights_of_another_training_of_the_run_are_not_evaluated(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finished(planned("encoding=rope", BUDGETS, "name=replaced"))
+    weights = next(w for w in list_weights(run.checkpoints) if w.step == 5)
+    contents = {**weights.load(), "metrics_digest": "0123456789abcdef"}
+    weights.path.unlink()
+    save_weights(run.checkpoints, 5, lambda path: torch.save(contents, path))
+    evaluate = ["evaluate", f"run={run.path}", "evaluation.at_tokens=[960]"]
+    assert posenc([*evaluate, "evaluation.lengths=[31]"]) == 1
+    assert "have changed since weights-000000005" in " ".join(capsys.readouterr().err.split())

@@ -151,6 +151,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
                 f"{at_tokens}; weights are kept only if evaluation.at_tokens is set before"
                 " training, so train again under a different name=..., or remove the value"
             )
+        checkpoint.check_metrics(run)
         return checkpoint
     checkpoint = broadcast_from_rank0(lambda: latest_checkpoint(run.checkpoints))
     total = run.trained_steps(training_steps(config).total)

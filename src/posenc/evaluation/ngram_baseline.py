@@ -17,6 +17,7 @@ from posenc.evaluation.kneser_ney import KneserNey
 from posenc.runs.evaluation_rows import read_rows, write_rows
 from posenc.runs.lock import lock
 from posenc.runs.row_types import NGRAMS
+from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger("posenc")
 MAX_TRAINING_TOKENS = 64_000_000
@@ -54,6 +55,26 @@ def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[
             rows = _score(model, text, data, config.evaluation.split)
             write_rows(file, rows, name)
         return rows
+
+
+def save_ngram_rows(
+    run: RunDirectory, config: DictConfig, data: TokenizedData, num_steps: int
+) -> None:
+    """Add the rows of `ngram_rows` to a run's `ngrams.json`, unless it has them.
+
+    A file that cannot be read is written again.
+    """
+    split, run_hash = config.evaluation.split, config.planned.hash
+    try:
+        saved = run.ngrams(run_hash)
+    except RunError as error:
+        log.warning("writing %s again: %s", run.ngrams_file, error)
+        saved = []
+    others = [row for row in saved if (row["data"], row["split"]) != (data.fingerprint, split)]
+    max_order = min(config.ngram_order or 1, config.train_length + 1)
+    if not run.ngrams_file.exists() or len(saved) - len(others) < max_order - 1:
+        rows = [*others, *ngram_rows(config, data, num_steps)]
+        write_rows(run.ngrams_file, rows, run_hash)
 
 
 def _cached_rows(file: Path, name: str) -> list[dict[str, Any]]:

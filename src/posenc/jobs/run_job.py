@@ -30,7 +30,7 @@ from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import evaluate
-from posenc.evaluation.ngram_baseline import ngram_rows
+from posenc.evaluation.ngram_baseline import save_ngram_rows
 from posenc.evaluation.requests import (
     measurement_requests,
     missing_row_keys,
@@ -43,7 +43,6 @@ from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import fixed_numerics, select_device
 from posenc.runs.environment import local_world_size, rank
-from posenc.runs.evaluation_rows import write_rows
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
@@ -212,9 +211,8 @@ def _train_and_evaluate(session: Session) -> bool:
     ):
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
-    if rank() == 0 and isinstance(data, TokenizedData) and not run.ngrams_file.exists():
-        num_steps = run.trained_steps(training_steps(config).total)
-        write_rows(run.ngrams_file, ngram_rows(config, data, num_steps), config.planned.hash)
+    if rank() == 0 and isinstance(data, TokenizedData):
+        save_ngram_rows(run, config, data, run.trained_steps(training_steps(config).total))
     return not broadcast_from_rank0(
         lambda: missing_row_keys(requested, run.rows(config.planned.hash))
     )

@@ -40,7 +40,7 @@ PLAN_KEYS = ("premises", "claims", "published")
 
 UPDATED_ON_RESUME = (
     *("name", "choices", "about", "cache_dir", "modules"),
-    *("evaluation", "logger", "profiler", "kernel", "devices", "trainer"),
+    *("evaluation", "ngram_order", "logger", "profiler", "kernel", "devices", "trainer"),
 )
 """Keys that a resumed or copied run takes from the new command."""
 
@@ -285,9 +285,11 @@ def _write_run(job: Job, source: RunDirectory | None) -> None:
     if is_locked(run.lock_file):
         return
     values: Any = job.values
+    lacks_ngrams = False
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
+        lacks_ngrams = config.get("ngram_order") != job.config.ngram_order
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
@@ -295,5 +297,6 @@ def _write_run(job: Job, source: RunDirectory | None) -> None:
     write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
-    if not run.status_file.exists() or (status.state == "finished" and _missing_row_keys(job)):
+    incomplete = status.state == "finished" and (lacks_ngrams or _missing_row_keys(job))
+    if not run.status_file.exists() or incomplete:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
