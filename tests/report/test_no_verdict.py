@@ -197,7 +197,8 @@ def test_the_length_of_the_minimum_needs_one_row_per_length(tools: Any) -> None:
         for stride in (8, 16):
             run.add_row(64, 3.0, protocol="sliding", stride=stride)
     claim = MINIMUM.replace("encoding:", "protocol: sliding, encoding:")
-    assert "several matching rows" in reason_of(tools, "not comparable", runs, claim)
+    reason = reason_of(tools, "not comparable", runs, claim)
+    assert "several matching rows, which differ in stride" in reason
 
 
 def test_the_longest_length_is_one_that_all_runs_have(tools: Any) -> None:

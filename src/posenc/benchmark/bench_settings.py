@@ -45,7 +45,8 @@ def check_bench_settings(config: DictConfig) -> None:
     for key in ("vocab_size", "threads", "rounds"):
         if config[key] is not None and config[key] < 1:
             raise ConfigError(f"{key}={config[key]} must be at least 1")
-    if not config.passes or not set(config.passes) <= set(PASSES):
+    passes = list(config.passes)
+    if not passes or not set(passes) <= set(PASSES) or len(set(passes)) < len(passes):
         raise ConfigError(
-            f"passes={list(config.passes)} must be one or more of [{','.join(PASSES)}]"
+            f"passes={passes} must be one or more different ones of [{','.join(PASSES)}]"
         )

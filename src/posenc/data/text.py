@@ -126,7 +126,7 @@ def _check_paths(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:
 
 
 def _matching_files(key: str, pattern: str) -> list[Path]:
-    path = Path(pattern).expanduser()
+    path = Path(os.path.expanduser(pattern))
     if path.is_dir():
         raise ConfigError(f"{key}: '{pattern}' is a folder; pass its files: '{pattern}/*.txt'")
     if path.is_file():
@@ -147,7 +147,7 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
 def _check_folder_count(key: str, pattern: str) -> None:
     """Raise ConfigError if a pattern searches too many folders; `**` follows symlinks."""
     prefix = Path()
-    for part in Path(pattern).expanduser().parts[:-1]:
+    for part in Path(os.path.expanduser(pattern)).parts[:-1]:
         parent, prefix = prefix, prefix / part
         is_recursive = "**" in part
         searched: Iterable[object] = glob.iglob(f"{prefix}/")

@@ -9,6 +9,7 @@ from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Run
 from posenc.report.outcome import NoVerdictError
+from posenc.runs.evaluation_rows import KEY_FIELDS
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,30 @@ def sample(
         )
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
-    if value.length == LONGEST and length is None:
+    rows = _matching_rows(value, run, length, experiment)
+    if quantity.source == "rows":
+        rows = [row for row in rows if row["length"] in common_lengths]
+    if not rows or (value.length == LONGEST and length is None):
         raise NoVerdictError(
             "not measured", f"{value}: the runs have no evaluation length in common"
         )
+    if len({row["length"] for row in rows}) < len(rows):
+        names = [name for name in KEY_FIELDS if name != "length"]
+        differ = [name for name in names if len({row.get(name) for row in rows}) > 1]
+        raise NoVerdictError(
+            "not comparable",
+            f"{run.name} has several matching rows, which differ in {' and '.join(differ)}; select"
+            " one of them",
+        )
+    if quantity.source == "rows":
+        return Sample(run, quantity.read(rows), rows[0], None)
+    return Sample(run, quantity.read(rows[0]), rows[0], length)
+
+
+def _matching_rows(
+    value: Value, run: Run, length: int | None, experiment: Experiment
+) -> list[Mapping[str, Any]]:
+    """Return the rows that a value selects, of one length or, if `length` is None, of all."""
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)
     rows = [row for row in rows if length in (None, row["length"])]
@@ -101,19 +122,7 @@ def sample(
             "not measured",
             f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
         )
-    if quantity.source == "rows":
-        rows = [row for row in rows if row["length"] in common_lengths]
-    if len({row["length"] for row in rows}) < len(rows):
-        raise NoVerdictError(
-            "not comparable", f"{run.name} has several matching rows; add the stride to the claim"
-        )
-    if quantity.source == "rows" and rows:
-        return Sample(run, quantity.read(rows), rows[0], None)
-    if not rows:
-        raise NoVerdictError(
-            "not measured", f"{value}: the runs have no evaluation length in common"
-        )
-    return Sample(run, quantity.read(rows[0]), rows[0], length)
+    return rows
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:

@@ -37,13 +37,11 @@ from posenc.training.checkpoint import list_checkpoints, list_weights
 
 PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan, not to its runs."""
-
 UPDATED_ON_RESUME = (
     *("name", "choices", "about", "cache_dir", "modules"),
     *("evaluation", "ngram_order", "logger", "profiler", "kernel", "devices", "trainer"),
 )
 """Keys that a resumed or copied run takes from the new command."""
-
 NUM_WRITERS = 16
 """Threads that write the files of runs; they spend most of their time waiting for the disk."""
 TARGET = re.compile(r'"_target_": "[^"]*"')

@@ -1,6 +1,7 @@
 """Subword tokenizers of the Hugging Face `tokenizers` library, trained here or pretrained."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -113,7 +114,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     """
     if path is None:
         raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json file")
-    file = Path(path).expanduser()
+    file = Path(os.path.expanduser(path))
     if not file.is_file():
         raise ConfigError(f"tokenizer.path: '{path}' does not exist; set it to a tokenizer.json")
     try:
