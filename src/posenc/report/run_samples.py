@@ -7,7 +7,7 @@ from typing import Any
 
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
-from posenc.report.experiment import Experiment, Run
+from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS
 
@@ -107,7 +107,7 @@ def sample(
 
 def _matching_rows(
     value: Value, run: Run, length: int | None, experiment: Experiment
-) -> list[Mapping[str, Any]]:
+) -> list[Row]:
     """Return the rows that a value selects, of one length or, if `length` is None, of all."""
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)
