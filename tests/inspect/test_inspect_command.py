@@ -70,9 +70,12 @@ def test_several_encodings_are_compared_and_logged_and_replace_earlier_files(
     folder = tmp_path / "outputs" / "scratch" / "inspect"
     folder.mkdir(parents=True)
     (folder / "buckets.png").write_text("from another inspection")
+    (folder / "my_notes.csv").write_text("of the user")
+    (folder / "index.html").write_text('<a href="buckets.png">buckets</a>')
     code, printed, _ = inspect("encoding=nope,rope", *SMALL, "logger=wandb")
     assert code == 0 and "Properties by encoding" in printed
     assert not (folder / "buckets.png").exists() and (folder / "wavelengths.png").exists()
+    assert (folder / "my_notes.csv").read_text() == "of the user"
     rows = list(csv.DictReader((folder / "ideal.csv").read_text().splitlines()))
     assert [row["encoding"] for row in rows] == ["nope", "rope"]
     (offline_run,) = (folder.parent / "wandb").glob("offline-run-*-scratch.inspect")
@@ -98,6 +101,7 @@ def test_labels_have_the_overrides_that_differ() -> None:
         (["encoding=rop"], ["encoding=rop", "nearest: rope"]),
         (["encoding=rope", "encoding.bas=3"], ["encoding.bas"]),
         (["encoding=rope", "train_length=0"], ["train_length=0"]),
+        (["encoding=learned", "train_length=1"], ["train_length=1 must be at least 2"]),
         (["encoding=rope", "model.heads=3"], ["heads=3", "width=128"]),
         (["encoding=rope", "name=a,b"], ["name", "single value"]),
         (["encoding=rope", "tokens=3"], ["tokens"]),

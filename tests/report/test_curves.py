@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from posenc.report.curve_set import describe_lengths
-from posenc.report.curves import position_curves
+from posenc.report.curves import loss_curves, position_curves
 from posenc.report.experiment import read_experiment
 from posenc.report.write_report import write_report
 from posenc.runs.loss_arrays import bin_positions
@@ -106,3 +106,16 @@ def test_positions_evaluated_with_a_larger_budget_are_left_out(
         fabricate.run(tmp_path / "budgets", config, rows, positions=positions)
     (curves,) = position_curves(read_experiment(tmp_path / "budgets"))
     assert [curve.label for curve in curves.curves] == ["alibi"]
+
+
+def test_the_main_evaluation_is_on_the_split_for_which_the_runs_were_planned(
+    tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    for encoding in ("alibi", "rope"):
+        rows = [fabricate.row(64, 3.0)]
+        if encoding == "rope":
+            rows += [fabricate.row(64, 2.0, split=split) for split in ("test", "train")]
+        config = fabricate.config(encoding, 64, 1, evaluation={"split": "validation"})
+        fabricate.run(tmp_path / "splits", config, rows)
+    sets = loss_curves(read_experiment(tmp_path / "splits"))
+    assert [curves.evaluation_key.split for curves in sets] == ["validation", "test", "train"]

@@ -128,5 +128,7 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
             " vectors and scores are computed in float64 in windows several times as long: about"
             " 20 seconds for one encoding at this limit"
         )
+    if config.train_length < 2:
+        raise ConfigError("train_length=1 must be at least 2: an inspection compares two positions")
     config.modules = trusted_modules(values)
     return config

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posenc.report.page import Block, Bullets, Commands, Links, Page, Section
+from posenc.report.page import Block, Bullets, Commands, Links, Page, Section, linked_files
 from posenc.report.table import Column, Table, Value
 from posenc.report.vega_figure import Figure
 from posenc.runs.files import reject_special_files, write_atomic
@@ -20,7 +20,6 @@ from posenc.tracking.tracker import Inspection, Tracker
 ROUNDING_ERROR = 1e-9
 """Absolute values below this are treated as float64 rounding errors."""
 MIN_WRAPPED_LENGTH = 40  # characters
-FILE_TYPES = (".csv", ".md", ".png", ".svg")
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,8 @@ def short_number(number: float) -> str:
 def write_inspection(folder: Path, results: InspectionResults, command: str) -> Path:
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
-    All content is rendered before the first file is written. All other files with a suffix in
-    FILE_TYPES are removed, because an earlier inspection wrote them. Raises RunError if the folder
-    is a symbolic link.
+    All content is rendered before the first file is written. Other files that the page of an
+    earlier inspection lists are removed. Raises RunError if the folder is a symbolic link.
     """
     reject_special_files([folder])
     files: dict[str, str | bytes] = {}
@@ -118,13 +116,13 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
         files |= output.files()
     sections = _sections(results, command, list(files))
     page = Page(results.title, results.question, sections, finding=results.finding).html()
+    index = folder / "index.html"
+    for name in linked_files(index) - files.keys():  # of an earlier inspection
+        index.with_name(name).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomic(folder / name, data)
-    write_atomic(folder / "index.html", page)
-    for path in folder.iterdir():
-        if path.suffix in FILE_TYPES and path.name not in files:
-            path.unlink()
-    return folder / "index.html"
+    write_atomic(index, page)
+    return index
 
 
 def print_inspection(console: Console, results: InspectionResults, index: Path) -> None:

@@ -185,8 +185,8 @@ def _with_budget_of_swaps(run: Run) -> list[Row]:
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main evaluation first.
 
-    The main evaluation is on the training corpus and without a swap, in non-overlapping windows if
-    there are any.
+    The main evaluation is on the training corpus, on the split for which the runs were planned and
+    without a swap, in non-overlapping windows if there are any.
     """
     train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
@@ -198,9 +198,12 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
         curves = sets.setdefault(key, {})
         curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
 
+    splits = {run.config["evaluation"]["split"] for run in experiment.runs}
+
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         e, train_length = key
-        not_main = (e.data not in train_data, e.swap is not None, e.protocol != "nonoverlapping")
+        not_main = (e.data not in train_data, e.split not in splits, e.swap is not None)
+        not_main += (e.protocol != "nonoverlapping",)
         names = (e.data_name, e.split, e.protocol, e.stride or 0, e.swap or "", e.data)
         return (*not_main, *names, train_length)
 
@@ -260,12 +263,9 @@ def _ngrams(
         return {}
     losses: dict[int, dict[int, list[float]]] = {}
     for run in experiment.runs:
-        for row in run.ngrams:
-            if (
-                run.train_length == train_length
-                and (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
-                and scored_tokens == {row["count"]}
-            ):
+        for row in run.ngrams if run.train_length == train_length else ():
+            same_split = (row["data"], row["split"]) == (evaluation_key.data, evaluation_key.split)
+            if same_split and scored_tokens == {row["count"]}:
                 by_seed = losses.setdefault(row["order"], {})
                 by_seed.setdefault(run.seed, []).append(row["loss"])
     return {

@@ -15,6 +15,7 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -22,6 +23,18 @@ from markupsafe import Markup, escape
 
 from posenc.report.table import Table
 from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
+from posenc.runs.files import read_text
+
+LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
+"""Matches a link from a page to a file beside it that posenc wrote with it."""
+
+
+def linked_files(index: Path) -> set[str]:
+    """Return the names of the files beside an existing page that it lists."""
+    try:
+        return {*LINKED_FILE.findall(read_text(index))}
+    except (OSError, ValueError):  # there is none, or it was not written by posenc
+        return set()
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,7 @@ def sample(
     return Sample(run, quantity.read(rows[0]), rows[0], length)
 
 
-def _matching_rows(
-    value: Value, run: Run, length: int | None, experiment: Experiment
-) -> list[Row]:
+def _matching_rows(value: Value, run: Run, length: int | None, experiment: Experiment) -> list[Row]:
     """Return the rows that a value selects, of one length or, if `length` is None, of all."""
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)

@@ -3,7 +3,6 @@
 In the CSV files of the result tables, each evaluation length and each interval bound has a column.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from posenc.config.errors import RunError
 from posenc.report.claim import MIN_SEEDS
 from posenc.report.confidence import Band
 from posenc.report.curve_set import CurveSet, DisplayedQuantity
+from posenc.report.page import linked_files
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_rows import RankedPoint, ResultRow
@@ -22,11 +22,9 @@ from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown, records_csv
 from posenc.report.terminal_report import print_report
 from posenc.report.verdicts import summary, verdict_tables, verdicts_csv
-from posenc.runs.files import read_text, write_atomic
+from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import SelectRuns
 
-LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
-"""Matches a link from a report's page to another file of the report."""
 COLUMN_SUFFIXES = ("low", "high", "text_low", "text_high", "best")
 
 
@@ -64,7 +62,7 @@ def write_report(
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
     index = folder / ("report-selected" if select else "report") / "index.html"
-    for name in _linked_files(index) - files.keys():  # of an earlier report
+    for name in linked_files(index) - files.keys():  # of an earlier report
         index.with_name(name).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomic(index.with_name(name), data)
@@ -75,14 +73,6 @@ def write_report(
     if strict and any(verdict.outcome == "fails" for verdict in verdicts.claims):
         raise RunError(f"claims: {summary(verdicts.claims)}")
     return index
-
-
-def _linked_files(index: Path) -> set[str]:
-    """Return the names of the other files of an existing report, which its page lists."""
-    try:
-        return {*LINKED_FILE.findall(read_text(index))}
-    except (OSError, ValueError):  # there is none, or it was not written by posenc
-        return set()
 
 
 def _table_files(
