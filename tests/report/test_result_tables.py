@@ -194,8 +194,8 @@ def test_every_corpus_and_split_has_its_own_rows(
     text = (tmp_path / "both/report/extrapolation.csv").read_text()
     lines = [(row["data"], row["split"], row["64"]) for row in csv.DictReader(io.StringIO(text))]
     assert lines == [
-        ("python_stdlib", "test", "148.41"),
         ("python_stdlib", "validation", "20.09"),
+        ("python_stdlib", "test", "148.41"),
         ("aaa_books", "validation", "54.60"),
     ]
 
