@@ -9,7 +9,7 @@ from posenc.check.causality import different_hook, layer_outputs
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
-from posenc.check.hook_values import BATCH, supported_length
+from posenc.check.hook_values import BATCH, NUM_ROWS, supported_length
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
@@ -17,7 +17,6 @@ from posenc.model.transformer import seed_cpu
 
 PROGRESS = 0.3
 TOLERANCE = 1e-4  # in float32
-FIRST_ROWS = 3
 
 
 def verify_user_parts(encoding: Encoding) -> None:
@@ -108,8 +107,8 @@ def _verify_batch(encoding: Encoding, layer: int, inputs: AttentionInputs) -> No
 
 def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
     length, heads = inputs.q.shape[2], encoding.geometry.heads
-    blocks = [(slice(0, end), slice(0, end)) for end in (length, FIRST_ROWS)]
-    blocks.append((slice(length - FIRST_ROWS, length), slice(0, length)))
+    blocks = [(slice(0, end), slice(0, end)) for end in (length, NUM_ROWS)]
+    blocks.append((slice(max(0, length - NUM_ROWS), length), slice(0, length)))
     whole, *parts = (
         call_hook(encoding, "bias", *bias_arguments(heads, inputs.pos, *block, torch.float32))
         for block in blocks
