@@ -84,6 +84,7 @@ def test_the_same_command_retrains_nothing_and_more_trials_continue_the_search(
     [
         (["encoding=alibi"], "interval"),
         ([INTERVAL, "trials=0"], "trials=0"),
+        ([INTERVAL, f"trials={'9' * 5000}"], "below 100,000"),
         ([INTERVAL, "validation.every_tokens=null"], "validation.every_tokens"),
         (["optimizer.learning_rate=interval(1,0)"], "optimizer.learning_rate"),
     ],

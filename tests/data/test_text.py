@@ -117,6 +117,7 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* cannot be combined with data.test"),
     ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
     ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist"),
+    ({"train": "~no_such_user/a.txt"}, "data.train: '~no_such_user/a.txt' does not exist"),
     ({"train": "/dev/null"}, "data.train: '/dev/null' is not a regular file"),
     ({"test": "*.rst"}, r"data.test: '\*.rst' matches no file"),
     ({"train": []}, "data.train is an empty list"),

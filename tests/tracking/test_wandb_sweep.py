@@ -126,6 +126,7 @@ def test_an_interval_becomes_one_search_per_job(tmp_path):
         (["method=bayes"], "method"),
         (["method=grid", LEARNING_RATE], "method=grid"),
         (["min_iter=0", LEARNING_RATE], "min_iter=0"),
+        ([f"min_iter={'9' * 5000}", LEARNING_RATE], "min_iter=999"),
         (["optimizer.learning_rate=interval(1,0.1)"], "optimizer.learning_rate"),
         (["optimizer.learning_rate=tag(log,interval(0,1))"], "log"),
         (["optimizer.learning_rate=interval(-1,1)"], "learning_rate=-1"),
