@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from posenc.cli.main import main
+from posenc.config.console import Console
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
@@ -68,6 +68,11 @@ def test_the_states_are_visible_beside_a_very_long_name(fake_run: FakeRun) -> No
     console.print(status_table(all_runs(folder)))
     table = console.file.getvalue()  # type: ignore[attr-defined]
     assert "finished" in table and "pending" in table
+
+
+def test_a_table_is_visible_if_columns_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert Console(file=io.StringIO()).width > 0
 
 
 def test_text_in_the_files_of_a_run_cannot_control_the_terminal(

@@ -7,9 +7,9 @@ import torch
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
 from posenc.check.encoding_under_test import EncodingUnderTest, Result, failed
-from posenc.check.hook_definitions import raising_line, verify_definitions
+from posenc.check.hook_definitions import raising_line, user_encodings, verify_definitions
 from posenc.check.hook_values import verify_longer_values, verify_values
-from posenc.check.reproducibility import verify_user_parts
+from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
@@ -51,7 +51,8 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
         verify_values(encoding, [(torch.float32, dtype)])
         verify_longer_values(encoding, (torch.float32, dtype))
         verify_causality(encoding)
-        verify_user_parts(encoding)
+        for part in user_encodings(encoding):
+            verify_reproducibility(part)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything

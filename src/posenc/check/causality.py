@@ -103,7 +103,12 @@ def _attention_hook(at_layer: Encoding, name: str, length: int, prefix_length: i
     depends_on_length = _differ(weights[..., :prefix_length], alone)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
-    hooks = ("value_bias", "rotation_index", "mask", "window", "normalize")
+    return uncompared_hook(at_layer)
+
+
+def uncompared_hook(at_layer: Encoding) -> str:
+    """Return the first hook of a layer that acts on attention, but is not in `layer_outputs`."""
+    hooks = ("value_bias", "rotation_index", "mask", "window", "normalize", "sink")
     return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
 
 

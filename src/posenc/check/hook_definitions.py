@@ -58,14 +58,15 @@ def _verify_limitations(encoding: Encoding) -> None:
 
 
 def _verify_registration(encoding: Encoding, registered: set[int]) -> None:
+    state_of_modules = vars(nn.Module())
     for name, value in vars(encoding).items():
-        tensors = () if name in vars(nn.Module()) else _tensors(value)
+        tensors = () if name in state_of_modules else _tensors(value)
         if any(tensor.requires_grad and id(tensor) not in registered for tensor in tensors):
-            raise ConfigError(
-                f"{definition_location(type(encoding))}: {type(encoding).__name__}: self.{name} has"
-                f" learnable tensors that are not registered, so they would be neither trained nor"
-                f" saved; use nn.Parameter, nn.ParameterList or nn.ParameterDict, and compute other"
-                f" tensors in the hooks"
+            raise encoding_error(
+                encoding,
+                f"self.{name} has learnable tensors that are not registered, so they would be"
+                f" neither trained nor saved; use nn.Parameter, nn.ParameterList or"
+                f" nn.ParameterDict, and compute other tensors in the hooks",
             )
 
 
@@ -95,13 +96,23 @@ def raising_line(error: BaseException, encoding: Encoding) -> str | None:
 
 def user_parts(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding."""
-    inner = [part for part in parts(encoding) if part is not encoding]
-    return [*(part for part in inner if not is_builtin(type(part))), encoding]
+    return [*(part for part in user_encodings(encoding) if part is not encoding), encoding]
+
+
+def user_encodings(encoding: Encoding) -> list[Encoding]:
+    """Return the user's encodings inside an encoding, from the inside out, itself included."""
+    return [part for part in parts(encoding) if not is_builtin(type(part))]
 
 
 def is_builtin(definition: type) -> bool:
     """Return whether a class is posenc's own, not a user's."""
     return definition.__module__.startswith("posenc.")
+
+
+def encoding_error(encoding: Encoding, problem: str) -> ConfigError:
+    """Return an error that names the file, the line and the class of an encoding."""
+    definition = type(encoding)
+    return ConfigError(f"{definition_location(definition)}: {definition.__name__}: {problem}")
 
 
 def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:

@@ -15,9 +15,15 @@ from posenc.attention.reference import (
 )
 from posenc.check.encoding_under_test import SEED
 from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
-from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
+from posenc.check.hook_definitions import (
+    call_hook,
+    encoding_error,
+    hook_error,
+    is_builtin,
+    user_encodings,
+    user_parts,
+)
 from posenc.config.errors import ConfigError
-from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding, layer_encodings
 from posenc.encodings.wrapper import EFFECTIVE_HOOKS
 from posenc.model.transformer import seed_cpu
@@ -64,7 +70,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
 @torch.no_grad()
 def verify_longer_values(encoding: Encoding, dtypes: Dtypes) -> None:
     """Like `verify_values`, on LONGER_LENGTH tokens and for user-defined encodings only."""
-    for part in (part for part in user_parts(encoding) if not is_builtin(type(part))):
+    for part in user_encodings(encoding):
         length, train_length = supported_length(part, LONGER_LENGTH), part.geometry.train_length
         try:
             with torch.random.fork_rng(devices=[]):
@@ -111,10 +117,10 @@ def _verify_gradients(encoding: Encoding) -> None:
             torch.stack(sums).sum().backward()
     for name, parameter in parameters.items():
         if parameter.grad is not None and not parameter.grad.isfinite().all():
-            raise ConfigError(
-                f"{definition_location(type(encoding))}: {type(encoding).__name__}: the gradient of"
-                f" {name} is not finite, so training would fail (the derivative of sqrt, for"
-                f" example, is infinite at 0)"
+            raise encoding_error(
+                encoding,
+                f"the gradient of {name} is not finite, so training would fail (the derivative of"
+                f" sqrt, for example, is infinite at 0)",
             )
 
 

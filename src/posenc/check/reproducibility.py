@@ -5,25 +5,17 @@ import copy
 import torch
 
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.causality import different_hook, layer_outputs
+from posenc.check.causality import different_hook, layer_outputs, uncompared_hook
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts
+from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
 from posenc.check.hook_values import BATCH, NUM_ROWS, supported_length
 from posenc.config.errors import ConfigError
-from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 
 PROGRESS = 0.3
 TOLERANCE = 1e-4  # in float32
-
-
-def verify_user_parts(encoding: Encoding) -> None:
-    """Call `verify_reproducibility` for the user's encodings inside an encoding, and itself."""
-    for part in user_parts(encoding):
-        if not is_builtin(type(part)):
-            verify_reproducibility(part)
 
 
 @torch.no_grad()
@@ -62,10 +54,10 @@ def _verify_saved_state(encoding: Encoding) -> None:
         layer_outputs(trained, layer, inputs)
     state = trained.state_dict()
     if changed := sorted(state.keys() ^ loaded.state_dict().keys()):
-        raise ConfigError(
-            f"{definition_location(type(encoding))}: {type(encoding).__name__}: its hooks add"
-            f" {changed[0]} to its parameters and buffers, so saved weights could not be loaded;"
-            f" create it in __init__"
+        raise encoding_error(
+            encoding,
+            f"its hooks add {changed[0]} to its parameters and buffers, so saved weights could not"
+            f" be loaded; create it in __init__",
         )
     loaded.load_state_dict(state, strict=True)
     for layer in distinct_layers(trained.eval()):
@@ -127,7 +119,5 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
 
 
 def _hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
-    if hook == "attention":  # a hook whose outputs are not compared by themselves
-        hooks = ("normalize", "value_bias", "rotation_index", "mask", "window", "sink")
-        hook = next((name for name in hooks if encoding.overrides(name)), "normalize")
+    hook = uncompared_hook(encoding) if hook == "attention" else hook
     return hook_error(encoding, hook, problem)

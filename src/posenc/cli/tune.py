@@ -1,6 +1,5 @@
 """`posenc tune`: find settings, such as the learning rate, with the lowest validation loss."""
 
-import re
 import shlex
 from pathlib import Path
 
@@ -9,9 +8,8 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
-from posenc.config.errors import ConfigError
 from posenc.config.grids import sweep_jobs
-from posenc.config.overrides import override_key
+from posenc.config.overrides import override_key, positive_integer
 from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
@@ -43,9 +41,7 @@ def run(arguments: Arguments) -> int:
 def _num_trials(arguments: Arguments) -> int:
     values = [w.partition("=")[2] for w in arguments.overrides if override_key(w) == "trials"]
     text = values[-1] if values else str(DEFAULT_TRIALS)
-    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) < 1:
-        raise ConfigError(f"trials={text} must be a positive integer below 100,000")
-    return int(text)
+    return positive_integer("trials", text, 100_000)
 
 
 def _record(search: Search, trial: Trial) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """`posenc wandb-sweep`: write an experiment's jobs as W&B sweeps."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from posenc.config.compose import Composer, compose
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
-from posenc.config.overrides import command_line_axes, override_key
+from posenc.config.overrides import command_line_axes, override_key, positive_integer
 from posenc.config.search_space import EXAMPLE, split_intervals
 from posenc.jobs.job_config import compose_job
 from posenc.runs.files import write_atomic
@@ -86,9 +85,8 @@ def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(f"method={method} must be one of {', '.join(METHODS)}")
     if min_iter is None:
         return {"method": method}
-    if not re.fullmatch(r"[0-9]{1,9}", min_iter) or int(min_iter) < 1:
-        raise ConfigError(f"min_iter={min_iter} must be a positive integer below 10^9")
-    return {"method": method, "early_terminate": {"type": "hyperband", "min_iter": int(min_iter)}}
+    stopping = {"type": "hyperband", "min_iter": positive_integer("min_iter", min_iter, 10**9)}
+    return {"method": method, "early_terminate": stopping}
 
 
 def _parameter(override: str) -> tuple[str, Any]:

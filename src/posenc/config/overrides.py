@@ -105,6 +105,13 @@ def override_key(override: str) -> str:
     return override.partition("=")[0].lstrip("+~").partition("@")[0]
 
 
+def positive_integer(key: str, text: str, limit: int) -> int:
+    """Return the value of a command's own key; raises ConfigError unless it is below `limit`."""
+    if not re.fullmatch("[0-9]{1,18}", text) or not 0 < int(text) < limit:
+        raise ConfigError(f"{key}={text} must be a positive integer below {limit:,}")
+    return int(text)
+
+
 def root_key(override: str) -> str:
     """Return the first component of the key that an override sets."""
     return re.split(r"[./]", override_key(override), maxsplit=1)[0]

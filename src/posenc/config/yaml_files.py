@@ -22,11 +22,15 @@ def check_config_dir(folder: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {folder} is not a folder; use a folder with YAML files")
     conf = conf_dir()
-    for group in ["", *groups()]:
-        for file in sorted((folder / group).glob("*.yaml")):
-            if problem := _problem(file, conf / group / file.name):
-                raise ConfigError(f"--config-dir: {file} {problem}")
+    for file in _files(folder):
+        if problem := _problem(file, conf / file.relative_to(folder)):
+            raise ConfigError(f"--config-dir: {file} {problem}")
     return folder
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the YAML files in a folder and in its config groups."""
+    return [f for group in ["", *groups()] for f in sorted((folder / group).glob("*.yaml"))]
 
 
 def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
@@ -37,7 +41,7 @@ def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
     """
     files: dict[Path, Path] = {}
     for folder in map(check_config_dir, folders):
-        for file in sorted(f for group in ["", *groups()] for f in (folder / group).glob("*.yaml")):
+        for file in _files(folder):
             first = files.setdefault(file.relative_to(folder), file)
             if first.read_bytes() != file.read_bytes():
                 raise ConfigError(f"--config-dir: {first} hides {file}; rename one of them")

@@ -189,6 +189,7 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
     without a swap, in non-overlapping windows if there are any.
     """
     train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
+    splits = {run.config["evaluation"]["split"] for run in experiment.runs}
     encodings = {run.label: run.encoding for run in experiment.runs}
     sets: dict[tuple[EvaluationKey, int], dict[str, dict[float, dict[int, RunPoint]]]] = {}
     scored_tokens: dict[tuple[EvaluationKey, int], set[int]] = {}
@@ -198,12 +199,10 @@ def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[C
         curves = sets.setdefault(key, {})
         curves.setdefault(run.label, {}).setdefault(point.x, {})[run.seed] = point
 
-    splits = {run.config["evaluation"]["split"] for run in experiment.runs}
-
     def sort_key(key: tuple[EvaluationKey, int]) -> tuple[Any, ...]:
         e, train_length = key
-        not_main = (e.data not in train_data, e.split not in splits, e.swap is not None)
-        not_main += (e.protocol != "nonoverlapping",)
+        other_text = (e.data not in train_data, e.split not in splits)
+        not_main = (*other_text, e.swap is not None, e.protocol != "nonoverlapping")
         names = (e.data_name, e.split, e.protocol, e.stride or 0, e.swap or "", e.data)
         return (*not_main, *names, train_length)
 
