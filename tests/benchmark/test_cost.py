@@ -168,6 +168,19 @@ def test_flex_attention_saves_the_same_activations_as_causal_attention(
     assert flex == causal
 
 
+def test_flex_attention_also_saves_the_factors_of_a_content_dependent_bias(
+    make_config: Callable[..., DictConfig],
+) -> None:
+    """FoX has one factor in three float32 tensors [B, H, 128]: 24 tokens, padded to a block."""
+    wide = ["model.width=64", "model.heads=4", "model.layers=4"]
+    causal, flex = (
+        saved_activation_bytes(make_config(*overrides, *wide), 257, 8, gpu=True)
+        for overrides in (["encoding=nope", "kernel=causal"], ["encoding=fox", "kernel=flex"])
+    )
+    layers, tensors, batch, heads, length, float32 = 4, 3, 8, 4, 128, 4
+    assert flex >= causal + layers * tensors * batch * heads * length * float32
+
+
 @pytest.mark.parametrize("name", ["adamw", "muon", "nag"])
 def test_the_state_of_an_optimizer_has_the_estimated_size(
     make_config: Callable[..., DictConfig], name: str

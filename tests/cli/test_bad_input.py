@@ -45,7 +45,10 @@ def error_of(
         (["encoding=alibbi"], ["encoding=alibbi", "alibi", "rope"]),
         (["encodng=alibi"], ["encodng", "nearest: encoding"]),
         (["encoding=nan"], ["Hydra reads as a number"]),
-        (["encoding=rope", "encoding.rat=1"], ["+encoding.rat=...", "YAML file omits"]),
+        (
+            ["optimizer=adamw", "optimizer.foreach=true"],
+            ["+optimizer.foreach=...", "YAML file omits"],
+        ),
         (["callbacks.early_stopping.patience=3"], ["add callbacks=early_stopping"]),
         (["optimizer={_target_:torch.optim.RAdam}"], ["FOLDER/optimizer/NAME.yaml"]),
         (["train_length=long"], ["train_length='long'", "integer"]),

@@ -1,4 +1,4 @@
-"""Only rows of one evaluation budget are compared and averaged."""
+"""Only rows of one evaluation budget and with the same fixed targets are compared and averaged."""
 
 from typing import Any
 
@@ -47,3 +47,22 @@ def test_rows_of_one_budget_of_seconds_count_once_and_the_largest_is_compared() 
 def test_a_run_without_the_common_budget_keeps_its_largest_row() -> None:
     runs = [(64, [row(20, 20), row(50, 50)]), *[(64, [row(200)])] * 2]
     assert select_comparable(runs)[0] == ([], [row(50, 50)])
+
+
+def fixed_row(length: int, longest: int) -> Row:
+    return {**row(200, length=length), "protocol": "fixed_target", "longest": longest}
+
+
+def test_rows_whose_fixed_targets_depend_on_another_longest_length_are_not_compared() -> None:
+    extended = [fixed_row(64, 256), fixed_row(96, 128), fixed_row(256, 256)]
+    (selected,) = select_comparable([(64, extended)])
+    assert [r["length"] for r in selected.comparable] == [64, 256]
+    assert [r["length"] for r in selected.others] == [96]
+
+
+def test_the_fixed_targets_of_most_runs_are_compared_and_on_a_tie_those_of_longer_windows() -> None:
+    short, long = [fixed_row(64, 128), fixed_row(128, 128)], [fixed_row(64, 256)]
+    majority = select_comparable([(64, short), (64, short), (64, long)])
+    assert [len(rows.comparable) for rows in majority] == [2, 2, 0]
+    tie = select_comparable([(64, short), (64, long), (32, short)])
+    assert [len(rows.comparable) for rows in tie] == [0, 1, 2]

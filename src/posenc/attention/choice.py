@@ -38,8 +38,8 @@ AUTO_KERNELS = {
 """Device -> kernels, in order of preference -> what each is used for.
 
 `auto` uses the first kernel that supports the encoding; `choose` and each kernel's
-`unsupported_reason` have the exact conditions. On a GPU, `flex` is used only on request, because it
-has not been compared with the others.
+`unsupported_reason` have the exact conditions. `flex` is used only on request, because it has not
+been run on a GPU.
 """
 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}

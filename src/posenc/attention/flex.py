@@ -186,18 +186,7 @@ def factor_score_mod(factors: Factors, batch_shape: torch.Size, padding: int) ->
     split into two float32 values, which are subtracted separately; only the larger one has a
     gradient. `batch_shape` is (B, H).
     """
-    query_factors, key_factors = factors
-    if query_factors is None:
-        query_factors = torch.ones_like(key_factors)
-    large = key_factors.float()
-    small = (key_factors.detach() - large.detach()).float()
-    columns = [
-        [
-            pad(part[..., c].expand(*batch_shape, -1), (0, padding))
-            for part in (query_factors.float(), large, small)
-        ]
-        for c in range(key_factors.shape[-1])
-    ]
+    columns = factor_columns(factors, batch_shape, padding)
 
     def score_mod(
         score: Tensor, batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor
@@ -208,6 +197,22 @@ def factor_score_mod(factors: Factors, batch_shape: torch.Size, padding: int) ->
         return score
 
     return score_mod
+
+
+def factor_columns(factors: Factors, batch_shape: torch.Size, padding: int) -> list[list[Tensor]]:
+    """Return, for each factor, the query factor and both parts of the key factor, [B, H, T']."""
+    query_factors, key_factors = factors
+    if query_factors is None:
+        query_factors = torch.ones_like(key_factors)
+    large = key_factors.float()
+    small = (key_factors.detach() - large.detach()).float()
+    return [
+        [
+            pad(part[..., c].expand(*batch_shape, -1), (0, padding))
+            for part in (query_factors.float(), large, small)
+        ]
+        for c in range(key_factors.shape[-1])
+    ]
 
 
 @cache

@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from posenc.attention import KernelFunction
 from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
+from posenc.attention.factored import bias_factors
+from posenc.attention.flex import BLOCK_SIZE, factor_columns
 from posenc.attention.precision import attention_dtype, autocast
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
@@ -275,8 +277,13 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
             copy_of_out = torch.empty_like(out, requires_grad=True)
             return saved.add(copy_of_out) if out_is_saved else copy_of_out
         before = saved.nbytes()
-        if choice.name == "flex":  # needs a GPU; saves the same tensors as causal attention
+        if choice.name == "flex":  # needs a GPU; saves the tensors of causal attention, and factors
             out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
+            if encoding.overrides("content_bias"):
+                factors = bias_factors("flex", encoding, x, q, k, pos)
+                for column in factor_columns(factors, q.shape[:2], -q.shape[2] % BLOCK_SIZE):
+                    for part in column:
+                        saved.add(part)
         else:
             out = attend_with(choice, encoding, x, q, k, v, pos)
         out_bytes = saved.nbytes([out])

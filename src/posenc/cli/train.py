@@ -1,5 +1,6 @@
-"""`posenc train`: plan the runs of a sweep, launch them and summarize their outcomes.
+"""`posenc train`: plan the runs of a sweep, launch them and print which of them finished.
 
+Their results are printed by `posenc report`.
 The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`).
 """
 

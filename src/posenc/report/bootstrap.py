@@ -1,4 +1,4 @@
-"""Confidence intervals: a paired bootstrap over blocks of text, and Student's t over seeds.
+"""Confidence intervals over text and seeds: a paired bootstrap, combined with Student's t.
 
 A resample draws as many blocks of text as there are, with replacement, and uses the same blocks for
 all measurements and seeds. The difficulty of a block therefore cancels in a difference of losses.
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+from posenc.report.confidence import CONFIDENCE, MIN_SEEDS
 from posenc.runs.loss_arrays import BlockSums
 
 RESAMPLES = 4000

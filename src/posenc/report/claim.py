@@ -11,10 +11,6 @@ from posenc.report.claim_sides import Change, Length, Ngram, Side, Trend, Value
 from posenc.report.outcome import COMPARISONS, compare
 from posenc.report.scale import Scale
 
-CONFIDENCE = 0.95
-MIN_SEEDS = 3
-"""The minimum number of seeds for a verdict and, in result tables and figures, a t interval."""
-
 
 @dataclass(frozen=True)
 class TrainLengths:

@@ -9,8 +9,9 @@ from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.paths import groups, option_files
 from posenc.config.settings import SPLITS
 from posenc.evaluation.protocols import PROTOCOLS
-from posenc.report.claim import CONFIDENCE, Claim, Clause, TrainLengths
+from posenc.report.claim import Claim, Clause, TrainLengths
 from posenc.report.claim_sides import Value
+from posenc.report.confidence import CONFIDENCE
 from posenc.report.outcome import COMPARISONS, NEEDS_MARGIN
 from posenc.report.side_parser import parse_left, parse_right
 from posenc.report.yaml_values import require_mapping, require_number, require_tokens

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import floor
 
 from posenc.config.errors import plural
-from posenc.report.claim import MIN_SEEDS
+from posenc.report.confidence import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice

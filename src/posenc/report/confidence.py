@@ -7,7 +7,9 @@ from statistics import fmean, stdev
 
 from scipy.special import stdtrit
 
-from posenc.report.claim import CONFIDENCE, MIN_SEEDS
+CONFIDENCE = 0.95
+MIN_SEEDS = 3
+"""The minimum number of seeds for a verdict and, in result tables and figures, a t interval."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc.evaluation.protocols import PROTOCOLS
-from posenc.report.claim import MIN_SEEDS, Clause
+from posenc.report.claim import Clause
 from posenc.report.claim_sides import Length, Ngram, Side
+from posenc.report.confidence import MIN_SEEDS
 from posenc.report.experiment import Experiment
 from posenc.report.outcome import NoVerdictError
 from posenc.report.run_samples import (

@@ -20,8 +20,7 @@ import numpy as np
 
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.bootstrap import DESCRIPTION, difference_interval
-from posenc.report.claim import CONFIDENCE, MIN_SEEDS
-from posenc.report.confidence import Band, band, t_interval
+from posenc.report.confidence import CONFIDENCE, MIN_SEEDS, Band, band, t_interval
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.runs.loss_arrays import BlockSums
 

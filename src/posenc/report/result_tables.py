@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from posenc.report.bootstrap import DESCRIPTION
-from posenc.report.claim import CONFIDENCE, MIN_SEEDS
-from posenc.report.confidence import Band
+from posenc.report.confidence import CONFIDENCE, MIN_SEEDS, Band
 from posenc.report.curve_set import PERPLEXITY, Curve, CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.result_rows import RankedPoint, ResultRow, incomparable_lengths

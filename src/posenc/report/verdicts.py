@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from posenc.config.errors import plural
-from posenc.report.claim import MIN_SEEDS
+from posenc.report.confidence import MIN_SEEDS
 from posenc.report.judge import ClauseVerdict, Verdict, Verdicts
 from posenc.report.outcome import Outcome, combine
 from posenc.report.scale import Scale, format_number

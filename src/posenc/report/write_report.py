@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from posenc.config.errors import RunError
-from posenc.report.claim import MIN_SEEDS
-from posenc.report.confidence import Band
+from posenc.report.confidence import MIN_SEEDS, Band
 from posenc.report.curve_set import CurveSet, DisplayedQuantity
 from posenc.report.page import linked_files
 from posenc.report.report_page import report_page

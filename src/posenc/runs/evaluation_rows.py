@@ -88,21 +88,44 @@ class SelectedRows(NamedTuple):
 def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
     """Choose one row per measurement of each run; takes the training length and rows of each run.
 
-    Rows with the budget from `common_budgets` are comparable. For the other measurements of a run,
-    the row that scored the most tokens is chosen.
+    Rows with the budget from `common_budgets` and the `longest` from `_common_longest` are
+    comparable. For the other measurements of a run, the row that scored the most tokens is chosen.
     """
-    budgets = common_budgets(rows_of_runs)
+    budgets, longest = common_budgets(rows_of_runs), _common_longest(rows_of_runs)
     selected = []
     for train_length, rows in rows_of_runs:
         comparable = [
             row
             for row in _largest_by_budget(rows)
             if budget_key(row) == budgets[train_length, measurement_key(row)]
+            and row.get("longest") == longest[train_length, _key_without_length(row)]
         ]
         measured = {measurement_key(row) for row in comparable}
         others = largest_rows([row for row in rows if measurement_key(row) not in measured])
         selected.append(SelectedRows(comparable, others))
     return selected
+
+
+def _common_longest(
+    rows_of_runs: Iterable[tuple[int, Sequence[Row]]],
+) -> dict[ComparisonKey, int | None]:
+    """Return the longest evaluation length of most runs, for each measurement except its length.
+
+    With fixed_target, it determines the targets, which must be the same at all lengths. If several
+    lengths are equally common, the largest one is returned. With other protocols, it is None.
+    """
+    counts: dict[ComparisonKey, Counter[int | None]] = {}
+    for train_length, rows in rows_of_runs:
+        for key, longest in {(_key_without_length(row), row.get("longest")) for row in rows}:
+            counts.setdefault((train_length, key), Counter())[longest] += 1
+    return {
+        key: max(lengths, key=lambda longest: (lengths[longest], longest or 0))
+        for key, lengths in counts.items()
+    }
+
+
+def _key_without_length(row: Row) -> tuple[Any, ...]:
+    return tuple(row.get(field) for field in KEY_FIELDS if field != "length")
 
 
 def common_budgets(

@@ -21,9 +21,10 @@ class ResolvedSettings:
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
     digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
-    cuda. `kernel` names the attention kernel of each layer and the reason for its choice; `compile`
-    is whether the model is compiled, and `compile_reason` why. `micro_batch_tokens` is None if
-    batches are not split. `parameters` is the model's parameter count.
+    cuda. `kernel` names the attention kernel of each layer at the training length and the reason
+    for its choice; `compile` is whether the model is compiled, and `compile_reason` why.
+    `micro_batch_tokens` is None if batches are not split. `parameters` is the model's parameter
+    count.
     """
 
     code: str
