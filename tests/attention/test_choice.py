@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.attention import UnsupportedKernelError
+from posenc.attention import UnsupportedKernelError, flex
 from posenc.attention.choice import (
     KERNELS,
     choose,
@@ -34,6 +34,7 @@ from posenc.encodings.spectra import geometric
 from posenc.encodings.stick_breaking import StickBreaking
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
+from posenc.encodings.wrapper import Wrapper
 
 GEOMETRY = Geometry(width=64, heads=4, layers=4, train_length=16)  # flex needs heads of at least 16
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -197,3 +198,43 @@ def test_an_unknown_kernel_is_an_error_that_lists_the_available_ones() -> None:
 
 def test_the_settings_list_every_kernel() -> None:
     assert ("auto", *KERNELS) == settings.KERNELS
+
+
+class SteeperFox(Fox):
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor:
+        return 2 * super().content_bias(x, q, k, distance, pos_q)
+
+
+class SteeperAround(Wrapper):
+    def content_bias(
+        self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
+    ) -> Tensor | None:
+        bias = super().content_bias(x, q, k, distance, pos_q)
+        return None if bias is None else 2 * bias
+
+
+class SteeperAlibi(Alibi):
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return 2 * super().bias(head, distance, pos_q)
+
+
+@pytest.mark.parametrize(
+    ("make", "hook"),
+    [
+        (SteeperFox, "content_bias"),
+        (partial(SteeperAround, inner=Fox), "content_bias"),
+        (SteeperAlibi, "bias"),
+    ],
+)
+def test_inherited_factors_are_not_used_for_an_overridden_bias(make: Make, hook: str) -> None:
+    encoding = make(GEOMETRY).at_layer(0)
+    assert choose(encoding, CUDA, BFLOAT16, 16).name == "blocks"
+    with pytest.raises(UnsupportedKernelError, match=f"overrides `{hook}`"):
+        layer_choices("factored", make(GEOMETRY), CPU, FLOAT32)
+
+
+def test_flex_does_not_use_the_formula_of_an_overridden_bias() -> None:
+    assert not flex.needs_bias_by_distance(Alibi(GEOMETRY))
+    assert flex.needs_bias_by_distance(SteeperAlibi(GEOMETRY))

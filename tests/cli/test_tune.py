@@ -13,6 +13,7 @@ from posenc.cli import main
 from posenc.runs.files import append_jsonl
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
+from posenc.training.checkpoint import save_checkpoint
 
 pytest.importorskip("optuna")
 INTERVAL = "optimizer.learning_rate=tag(log,interval(1e-4,1))"
@@ -77,6 +78,22 @@ def test_the_same_command_retrains_nothing_and_more_trials_continue_the_search(
     assert len(launched) == 1
     assert tune("encoding=alibi", INTERVAL, "trials=2")[:1] == first
     assert len(launched) == 2
+
+
+def test_losses_of_other_validation_settings_are_not_compared(
+    tune: Callable[..., list[dict[str, str]]],
+    launched: list[str],
+    small_job: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["encoding=alibi", INTERVAL, "trials=1"]
+    tune(*command)
+    (config_file,) = tmp_path.rglob("search/*/config.yaml")
+    save_checkpoint(config_file.parent / "checkpoints", 1, Path.touch)
+    assert main(["tune", *small_job, "name=search", *command, "validation.tokens=24"]) == 2
+    assert "other validation settings" in capsys.readouterr().err
+    assert len(launched) == 1
 
 
 @pytest.mark.parametrize(

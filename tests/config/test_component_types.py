@@ -144,7 +144,7 @@ def test_every_shipped_option_is_allowed(group: str) -> None:
         "posenc.jobs.job.main",
         "posenc.cli.main.main",
         "posenc.config.components.instantiate",
-        "posenc.runs.run_directory.remove_run",
+        "posenc.runs.delete_run.remove_run",
         "posenc.tracking.tracker.RunDirectory",
         "posenc.encodings.rope.Tensor",
     ],

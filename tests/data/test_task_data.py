@@ -19,7 +19,7 @@ from posenc.data.dataset import IGNORE_INDEX, Dataset
 from posenc.data.tasks.copy import Copy
 from posenc.data.tasks.mqar import AssociativeRecall
 from posenc.data.tasks.passkey import Passkey
-from posenc.data.tasks.task import SeededRandom, Task
+from posenc.data.tasks.task import Example, SeededRandom, Task
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.data.tokenizers.byte import ByteTokenizer
@@ -265,3 +265,20 @@ def test_an_edited_task_is_not_that_of_the_run(changes: dict[str, Any]) -> None:
     assert isinstance(saved, dict)
     assert saved_task({"data": saved, "planned": planned}) is not None
     assert saved_task({"data": {**saved, **changes}, "planned": planned}) is None
+
+
+def test_the_digest_of_a_custom_task_covers_what_its_answers_are() -> None:
+    """Both classes generate the same tokens."""
+
+    class AllScored(Copy):
+        def generate(self, random: SeededRandom, size: int) -> Example:
+            example = super().generate(random, size)
+            return example._replace(scored=np.ones(len(example.tokens), bool))
+
+    class NoneScored(Copy):
+        def generate(self, random: SeededRandom, size: int) -> Example:
+            example = super().generate(random, size)
+            return example._replace(scored=np.zeros(len(example.tokens), bool))
+
+    tasks = [cls(examples=4, alphabet_size=8) for cls in (AllScored, NoneScored, Copy)]
+    assert len({task.digest() for task in tasks}) == 3

@@ -206,3 +206,11 @@ def test_a_pattern_that_searches_too_many_folders_is_an_error(
         (tmp_path / "wide" / str(number)).mkdir(parents=True)
     with pytest.raises(ConfigError, match="more than 5 folders"):
         TextCorpus(train=str(tmp_path / "wide" / "*" / "nothing*.txt"))
+
+
+def test_a_file_or_a_copy_of_it_in_two_splits_is_an_error(folder: Path) -> None:
+    (folder / "a.txt").write_text("a")
+    (folder / "copy.txt").write_text("a")
+    for test in ("a.txt", "copy.txt"):
+        with pytest.raises(ConfigError, match=r"data\.test.*same contents"):
+            TextCorpus(train="a*.txt", test=test)

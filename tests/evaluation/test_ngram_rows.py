@@ -1,5 +1,7 @@
 """The n-gram rows of a run come from its own training windows and its evaluation text."""
 
+import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from omegaconf import DictConfig
 from posenc.config.steps import training_steps
 from posenc.data.build_data import build_data
 from posenc.data.tokenized import TokenizedData
+from posenc.evaluation import ngram_baseline
 from posenc.evaluation.kneser_ney import KneserNey
 from posenc.evaluation.ngram_baseline import ngram_rows
 from posenc.jobs.exit_codes import FINISHED
@@ -119,3 +122,21 @@ def test_ngram_models_of_another_split_are_added(small_run: SmallRun) -> None:
         run = small_run("tokens=960", "ngram_order=2", f"evaluation.split={split}")
         assert job([str(run.path)]) == FINISHED
     assert [row["split"] for row in run.ngrams()] == ["validation", "test"]
+
+
+def test_a_cache_that_cannot_be_written_to_does_not_prevent_the_models(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320")
+    expected = ngram_rows(config, data, num_steps(config))
+
+    def read_only(path: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(ngram_baseline, "lock", read_only)
+    monkeypatch.setattr(ngram_baseline, "KneserNey", None)  # the cache can still be read
+    assert ngram_rows(config, data, num_steps(config)) == expected
+    monkeypatch.setattr(ngram_baseline, "KneserNey", KneserNey)
+    shutil.rmtree(tmp_path / "cache" / "ngrams")
+    assert ngram_rows(config, data, num_steps(config)) == expected
+    assert not (tmp_path / "cache" / "ngrams").exists()

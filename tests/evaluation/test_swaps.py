@@ -273,3 +273,26 @@ def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> 
     assert run.evaluation_file.read_bytes() == before
     plan([[*small_job, *few, "encoding=sinusoidal", "evaluation.swaps=[log_n]"]], [], "t", print)
     assert run.status().state == "pending"
+
+
+def test_a_custom_swap_is_measured_again_after_an_edit_that_keeps_its_name(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "conf" / "evaluation" / "swap" / "mine.yaml"
+    file.parent.mkdir(parents=True)
+    job_overrides = [*small_job, "encoding=sinusoidal", "evaluation/swap=mine"]
+    job_overrides += ["tokens=384", "validation.every_tokens=null", "evaluation.factors=[2]"]
+
+    def run_with(spectrum: str) -> RunDirectory:
+        file.write_text(f"_target_: posenc.encodings.spectra.{spectrum}\nfactor: 2\n")
+        return plan([job_overrides], [tmp_path / "conf"], "test", print)[0].run
+
+    run = run_with("position_interpolation")
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    (before,) = (row for row in run.rows() if row["protocol"] == "nonoverlapping")
+    assert run_with("position_interpolation").status().state == "finished"
+    assert run_with("ntk").status().state == "pending"
+    assert job([str(run.path)]) == FINISHED, run.status().error
+    (after,) = (row for row in run.rows() if row["protocol"] == "nonoverlapping")
+    assert before["swap"] == after["swap"] == "mine factor=2"
+    assert before["loss"] != after["loss"]

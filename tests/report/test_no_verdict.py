@@ -236,3 +236,28 @@ def test_three_complete_seeds_decide_although_a_fourth_is_missing(tools: Any) ->
     runs = sides(tools, (1, 2, 3, 4))
     runs[-1].rows.clear()
     assert tools.outcomes(CLAIM, runs) == {64: "holds"}
+
+
+def test_a_minimum_over_lengths_whose_budgets_ran_out_is_not_comparable(tools: Any) -> None:
+    runs = [tools.fake(name, 64, seed) for name in ("alibi", "rope") for seed in (1, 2, 3)]
+    for run in runs:
+        run.add_row(64, 3.0, full_count=9000).add_row(128, 2.9, full_count=9000)
+    assert "budget" in reason_of(tools, "not comparable", runs, MINIMUM)
+
+
+def test_sides_trained_on_different_numbers_of_tokens_are_compared_only_if_selected(
+    tools: Any,
+) -> None:
+    runs = sides(tools)
+    for run in runs[3:]:
+        run.config["tokens"] = 1000
+    assert "tokens=" in reason_of(tools, "not comparable", runs)
+    claim = CLAIM.replace("{encoding: rope,", "{encoding: rope, tokens: 1000,")
+    assert tools.outcomes(claim, runs) == {64: "holds"}
+
+
+def test_seeds_that_were_trained_differently_are_not_pooled(tools: Any) -> None:
+    runs = sides(tools)
+    runs[0] = replace(runs[0], label="alibi tokens=1000")
+    reason = reason_of(tools, "not comparable", runs)
+    assert "alibi tokens=1000" in reason and "seeds" in reason

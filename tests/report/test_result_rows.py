@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -154,3 +155,15 @@ def test_fixed_targets_at_other_lengths_have_a_table_of_their_own(
     fabricate.run(tmp_path / "own", fabricate.config("alibi", 64, 1), rows)
     markdown = (write_report(tmp_path / "own", console).parent / "extrapolation.md").read_text()
     assert markdown.count("| encoding |") == 2
+
+
+def test_the_best_value_is_chosen_among_seeds_that_all_have() -> None:
+    """A is better than B with the only seed that both have, but its other seeds are worse."""
+    a = [LOSSES, LOSSES + 0.2, LOSSES + 0.2]
+    b = [LOSSES + 0.05]
+    assert marked_labels({"a": point(a), "b": point(b)}) == {"a"}
+
+
+def test_no_value_is_marked_if_seeds_were_scored_on_different_tokens() -> None:
+    a, b = point([LOSSES] * 3), point([LOSSES + 0.5] * 3)
+    assert marked_labels({"a": a, "b": replace(b, tokens_differ=True)}) == set()

@@ -132,3 +132,10 @@ def test_labels_are_sorted_by_their_numbers() -> None:
         "rope base=2000",
         "rope base=10000",
     ]
+
+
+def test_runs_of_an_edited_class_have_labels_of_their_own(fabricate: SimpleNamespace) -> None:
+    configs = [fabricate.config("alibi", 64, seed) for seed in (1, 2)]
+    for config, sources in zip(configs, ("12ab", "34cd"), strict=True):
+        config["planned"] |= {"sources": sources}
+    assert run_labels(configs) == ["alibi sources=12ab", "alibi sources=34cd"]

@@ -66,3 +66,11 @@ def test_the_fixed_targets_of_most_runs_are_compared_and_on_a_tie_those_of_longe
     assert [len(rows.comparable) for rows in majority] == [2, 2, 0]
     tie = select_comparable([(64, short), (64, long), (32, short)])
     assert [len(rows.comparable) for rows in tie] == [0, 1, 2]
+
+
+def test_rows_of_two_definitions_of_a_custom_swap_are_not_compared() -> None:
+    def swapped(digest: str) -> list[Row]:
+        return [{**row(200), "swap": "mine", "swap_digest": digest}]
+
+    selected = select_comparable([(64, swapped("a")), (64, swapped("b")), (64, swapped("b"))])
+    assert [len(rows.comparable) for rows in selected] == [0, 1, 1]

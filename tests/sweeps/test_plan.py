@@ -9,11 +9,15 @@ from omegaconf import OmegaConf
 from posenc.config.component_types import user_targets
 from posenc.config.errors import ConfigError, RunError
 from posenc.runs.files import read_json
+from posenc.runs.lock import lock
+from posenc.runs.plan_file import update_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.runs.trusted_code import is_remembered
 from posenc.sweeps import plan as plan_module
+from posenc.sweeps import run_writer
 from posenc.sweeps.plan import plan
+from posenc.training.checkpoint import Checkpoint
 
 
 def planned(jobs: list[list[str]]) -> list[RunDirectory]:
@@ -154,3 +158,56 @@ def test_an_invalid_claim_prevents_the_plan(
     with pytest.raises(ConfigError, match=message):
         planned([[*small_job, override]])
     assert not (tmp_path / "outputs").exists()
+
+
+def test_a_run_that_another_process_runs_with_another_evaluation_is_skipped_with_a_reason(
+    small_job: list[str],
+) -> None:
+    (run,) = planned([small_job])
+    config = run.config_file.read_bytes()
+    with lock(run.lock_file):
+        (same,) = plan([small_job], [], "posenc train ...", lambda _: None)
+        longer = [*small_job, "evaluation.protocols=[by_position]"]
+        (other,) = plan([longer], [], "posenc train ...", lambda _: None)
+    assert same.problem is None
+    assert other.problem and "evaluation" in other.problem and "rerun" in other.problem
+    assert run.config_file.read_bytes() == config
+
+
+def test_a_run_whose_settings_another_command_has_changed_counts_as_interrupted(
+    small_job: list[str],
+) -> None:
+    (first,) = plan([small_job], [], "posenc train ...", lambda _: None)
+    planned([small_job])
+    assert first.final_status().state == "pending"  # the same settings
+    planned([[*small_job, "validation.tokens=24"]])
+    status = first.final_status()
+    assert status.state == "interrupted" and "another command" in (status.error or "")
+
+
+def test_settings_that_a_resumed_run_keeps_are_named(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = planned([small_job])
+    changed = [*small_job, "validation.tokens=24", "checkpoint.every_seconds=7"]
+    with monkeypatch.context() as context:
+        context.setattr(run_writer, "list_checkpoints", lambda _: [Checkpoint(run.path, 3, "")])
+        (resumed,) = plan([changed], [], "posenc train ...", lambda _: None)
+    assert resumed.kept_settings == ("checkpoint", "validation")
+    assert run.config_dict()["checkpoint"]["every_seconds"] != 7
+
+
+def test_a_command_without_an_experiment_keeps_the_claims_of_the_plan(
+    small_job: list[str], tmp_path: Path
+) -> None:
+    folder, claims = tmp_path / "e", [{"statement": "a"}]
+    update_plan(folder, {"claims": claims, "size": "laptop"}, "posenc train a", ["a"])
+    update_plan(folder, {"claims": None, "size": "paper"}, "posenc train b", ["b"])
+    plan_file = read_json(folder / "plan.json")
+    assert plan_file["claims"] == claims and plan_file["size"] == "paper"
+
+
+def test_an_unfinished_copy_of_a_run_is_not_listed(small_job: list[str]) -> None:
+    (run,) = planned([small_job])
+    shutil.copytree(run.path, run.path.with_name(".copy-abc"))
+    assert [other.path for other in list_runs(run.path.parent)] == [run.path]

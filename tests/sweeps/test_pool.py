@@ -20,6 +20,8 @@ from posenc.runs.files import read_jsonl
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
+from posenc.sweeps import pool
+from posenc.sweeps.job_process import JobProcess
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.pool import MAX_STARTS, PoolLauncher
 from posenc.training.checkpoint import save_checkpoint
@@ -314,3 +316,40 @@ def test_a_run_on_two_devices_has_two_gpus(
     _, printed = launch(fake_job, *runs, devices=2)
     assert sorted(row["CUDA_VISIBLE_DEVICES"] for row in events(runs[0]).values()) == ["4,5", "6,7"]
     assert "2 at a time" in printed and "2 GPUs each" in printed
+
+
+def test_a_waiting_run_that_another_launcher_fails_is_not_started(
+    fake_run: FakeRun, fake_job: list[str]
+) -> None:
+    first, second = fake_run("run-0", "hold"), fake_run("run-1", "finish")
+
+    def fail_second_and_stop_first() -> None:
+        while not (first.path.parent / "events.jsonl").exists():
+            time.sleep(0.02)
+        Status("failed", "elsewhere").write(second.status_file)
+        os.kill(events(first)["run-0"]["pid"], signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(fail_second_and_stop_first)
+        outcomes, _ = launch(fake_job, first, second, jobs=1)
+        result.result()
+    assert outcomes["run-1"].error == "elsewhere"
+    assert "run-1" not in events(first)
+
+
+def test_a_run_is_started_again_if_the_fork_server_is_killed_while_it_forks(
+    fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [EOFError(), EOFError()]
+
+    def start(*arguments: Any, **options: Any) -> JobProcess:
+        if errors:
+            raise errors.pop()
+        return JobProcess(*arguments, **options)
+
+    monkeypatch.setattr(pool, "JobProcess", start)
+    outcomes, _ = launch(fake_job, fake_run("run-0", "finish"))
+    assert outcomes["run-0"].state == "finished"
+    errors += [EOFError() for _ in range(MAX_STARTS)]
+    outcomes, _ = launch(fake_job, fake_run("run-1", "finish"))
+    assert outcomes["run-1"].state == "interrupted"

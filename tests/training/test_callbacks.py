@@ -10,16 +10,20 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch.optim.swa_utils import AveragedModel
 
 from posenc.config.compose import Composer, compose
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
 from posenc.config.identity import identity, run_hash
+from posenc.data.tokenizers import load_tokenizer
+from posenc.encodings.drope import Drope
+from posenc.evaluation.evaluate import load_model
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.run_job import run_job
 from posenc.jobs.validate import validate
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.callbacks import build_callbacks
+from posenc.training.callbacks import build_callbacks, check_averages
 from posenc.training.checkpoint import latest_checkpoint
 from posenc.training.stop import StopRequest
 
@@ -232,3 +236,24 @@ def test_a_component_that_is_not_a_lightning_callback_is_refused(
     config.modules = ["torch"]
     with pytest.raises(ConfigError, match=r"callbacks.mine.*Linear, but .*lightning.*Callback"):
         build_callbacks(config)
+
+
+def test_averaged_weights_are_evaluated_without_the_encoding_that_drope_has_dropped(
+    small_run: Callable[..., RunDirectory], outputs: Path
+) -> None:
+    overrides = [*SHORT, f"outputs_dir={outputs}", "callbacks=stochastic_weight_averaging"]
+    run = finish(small_run("encoding=drope", *overrides, "name=drope"))
+    config = run.config()
+    config.modules = []
+    vocab_size = load_tokenizer(run.tokenizer_file, config.planned.tokenizer).vocab_size
+    model = load_model(run, config, vocab_size, torch.device("cpu"))
+    assert isinstance(model.encoding, Drope) and model.encoding.dropped
+
+
+def test_a_run_whose_average_has_never_been_updated_fails() -> None:
+    callback = pl.callbacks.EMAWeightAveraging(update_starting_at_step=100)
+    callback._average_model = AveragedModel(torch.nn.Linear(1, 1))
+    with pytest.raises(RunError, match="EMAWeightAveraging has averaged no weights"):
+        check_averages([callback])
+    callback._average_model.update_parameters(torch.nn.Linear(1, 1))
+    check_averages([callback])

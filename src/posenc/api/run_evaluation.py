@@ -8,7 +8,7 @@ import torch
 from omegaconf import DictConfig
 from rich.console import Console
 
-from posenc.api.saved_run import run_tokenizer, training_data
+from posenc.api.saved_run import locked_run, run_tokenizer, training_data
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
@@ -19,7 +19,6 @@ from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
 from posenc.model.device import fixed_numerics, select_device
-from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.build_tracker import build_tracker
@@ -74,12 +73,8 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     RunError if weights are missing or a loss is not finite.
     """
     run = evaluation.run
-    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
-        if not acquired:
-            holder = describe_holder(run.lock_file)
-            raise ConfigError(f"{run.name} is in use by {holder}; wait for that process")
-        with _training_threads(run), fixed_numerics():
-            return _evaluate(evaluation, console)
+    with locked_run(run), _training_threads(run), fixed_numerics():
+        return _evaluate(evaluation, console)
 
 
 def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:

@@ -1,6 +1,7 @@
 """Reads the configuration and data of a saved run, which may come from an untrusted source."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from posenc.data.dataset import Dataset
 from posenc.data.prepare import fingerprint, prepare
 from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
+from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_remembered
 from posenc.tracking.build_tracker import forget_unknown_destination
@@ -48,6 +50,18 @@ def run_config(
             f" imported only if you trust it; to trust {module}: {trust_hint([*modules, module])}"
         )
     return config
+
+
+@contextmanager
+def locked_run(run: RunDirectory) -> Iterator[None]:
+    """Lock a run. Raises ConfigError if another process is using it or has deleted it."""
+    if not run.config_file.exists():  # locking it would create its directory again
+        raise ConfigError(f"{run.path} has been deleted")
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
+            holder = describe_holder(run.lock_file)
+            raise ConfigError(f"{run.name} is in use by {holder}; wait for that process")
+        yield
 
 
 def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:

@@ -112,7 +112,13 @@ def launch_training(
         for planned in planned_runs
         if planned.problem is None and before[planned.name].state not in skipped_states
     ]
+    for planned in to_launch:
+        if planned.kept_settings:
+            keys = ", ".join(planned.kept_settings)
+            sweep.launcher.console.print(
+                f"{planned.name} keeps the values of {keys} with which it was started"
+            )
     if to_launch:
         finished = sum(status.state == "finished" for status in before.values())
         sweep.launcher.launch(to_launch, finished)
-    return before, {planned.name: planned.status() for planned in planned_runs}
+    return before, {planned.name: planned.final_status() for planned in planned_runs}

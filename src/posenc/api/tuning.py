@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
 from posenc.config.errors import ConfigError, import_extra
 from posenc.config.search_space import EXAMPLE, Interval, split_intervals
@@ -35,10 +37,11 @@ class Trial:
 
 @dataclass
 class Search:
-    """The trials of one job, which is a list of overrides."""
+    """The trials of one job, which is a list of overrides; `validation` has its settings."""
 
     job: Sequence[str]
     study: Any
+    validation: Any
     trials: list[Trial] = field(default_factory=list)
 
     @property
@@ -65,11 +68,13 @@ def tune(
     if not intervals:
         raise ConfigError(f"set an interval to search, such as {EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
+    searches = []
     for job in sweep.jobs:
         config, _ = sweep.composer.compose(job)
         if config.validation.every_tokens is None:
             raise ConfigError("tuning uses the validation loss; set validation.every_tokens")
-    searches = [Search(job, _new_study(optuna)) for job in sweep.jobs]
+        validation = OmegaConf.to_container(config.validation)
+        searches.append(Search(job, _new_study(optuna), validation))
     distributions = {interval.key: _distribution(optuna, interval) for interval in intervals}
     for _ in range(num_trials):
         if not _run_round(sweep, searches, distributions, command, on_progress):
@@ -93,6 +98,12 @@ def _run_round(
     planned_runs = plan_training(replace(sweep, jobs=jobs), command, on_progress)
     if len(planned_runs) != len(jobs):
         raise ConfigError("two of the jobs are the same run; remove one of them")
+    for search, planned in zip(searches, planned_runs, strict=True):
+        if not planned.problem and planned.run.config_dict()["validation"] != search.validation:
+            raise ConfigError(
+                f"{planned.run.path} was started with other validation settings, so that its loss"
+                f" cannot be compared with that of new trials; use a different name=..."
+            )
     _, statuses = launch_training(sweep, planned_runs)
     if any(status.state not in ("finished", "failed") for status in statuses.values()):
         return False

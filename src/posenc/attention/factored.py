@@ -17,6 +17,7 @@ from posenc.attention.factored_blocks import low_rank_attention
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 from posenc.attention.reference import overridden_hook_reason
 from posenc.encodings.base import Encoding, Factors
+from posenc.encodings.wrapper import Wrapper
 
 NUM_PARTS = 3
 """The number of bfloat16 values that represent a number with 24 bits of precision, like float32."""
@@ -41,6 +42,8 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     """Return why attention cannot be computed from the factors of the bias, or None if it can."""
     if not encoding.overrides("bias_factors"):
         return "its bias does not factorize"
+    if hook := _hook_without_factors(encoding):
+        return f"a class overrides `{hook}`, but not `bias_factors`"
     hooks = ("rotation_index", "normalize", "value_bias", "mask")
     if reason := overridden_hook_reason(encoding, *hooks):
         return reason
@@ -49,6 +52,20 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     if pos.ndim > 1:
         return "a bias on multi-dimensional positions does not factorize"
     return None if sample_factors(encoding, pos) else "its bias currently does not factorize"
+
+
+def _hook_without_factors(encoding: Encoding) -> str | None:
+    """Return a hook that a subclass overrides although it inherits `bias_factors`, or None.
+
+    The inherited factors are then not those of its bias.
+    """
+    classes = type(encoding).__mro__
+    defines_factors = next(i for i, c in enumerate(classes) if "bias_factors" in vars(c))
+    hooks = ("bias", "content_bias", "coefficients", "formula")
+    for cls in classes[:defines_factors]:
+        if overridden := [hook for hook in hooks if hook in vars(cls)]:
+            return overridden[0]
+    return _hook_without_factors(encoding.active) if isinstance(encoding, Wrapper) else None
 
 
 def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:

@@ -85,11 +85,12 @@ def needs_bias_by_distance(encoding: Encoding) -> bool:
 def formula_source(encoding: Encoding) -> FormulaBias | None:
     """Return the `FormulaBias` that defines the bias, possibly inside wrappers, or None.
 
-    Returns None if a wrapper changes the bias of its inner encoding.
+    Returns None if a wrapper or a subclass overrides the bias.
     """
     while isinstance(encoding, Wrapper) and type(encoding).bias is Wrapper.bias:
         encoding = encoding.active
-    return encoding if isinstance(encoding, FormulaBias) else None
+    is_formula = isinstance(encoding, FormulaBias) and type(encoding).bias is FormulaBias.bias
+    return encoding if is_formula else None
 
 
 def attend(

@@ -9,14 +9,8 @@ from posenc.cli.targets import experiment_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
-from posenc.runs.run_directory import (
-    RunDirectory,
-    list_runs,
-    open_run,
-    remove_run,
-    run_paths,
-    total_bytes,
-)
+from posenc.runs.delete_run import remove_run, run_paths, total_bytes
+from posenc.runs.run_directory import RunDirectory, list_runs, open_run
 from posenc.runs.status import State
 
 DELETABLE_STATES = [state for state in get_args(State) if state != "running"]

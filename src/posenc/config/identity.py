@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError
+from posenc.config.paths import SWAP_GROUP, option_files
 from posenc.config.user_sources import source_hashes
 from posenc.config.values import canonical
 
@@ -57,6 +58,20 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
         if plain.get(field):
             sources |= _user_sources(plain[field], field, modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
+
+
+def custom_swap_digest(
+    name: str, node: DictConfig | None, modules: Sequence[str]
+) -> dict[str, str]:
+    """Return `{"swap_digest": ...}` for a swap from outside `conf/`; an empty dict for others.
+
+    The name of such a swap does not change when its class or the class's source code does.
+    """
+    if node is None or name.split()[0] in option_files(SWAP_GROUP):
+        return {}
+    values: Any = canonical(OmegaConf.to_container(node, resolve=True))
+    sources = _user_sources(values, "evaluation.swap", modules)
+    return {"swap_digest": run_hash({"swap": values, "sources": sources})}
 
 
 def with_new_options(model: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -55,6 +55,7 @@ class TextCorpus(Corpus):
                 split: find_files(f"data.{split}", value, column)
                 for split, value in paths_by_split.items()
             }
+            _check_disjoint(self._files)
         else:
             self._fractions = SplitFractions(validation_fraction, test_fraction)
             files = find_files("data.paths", paths, column)
@@ -94,6 +95,21 @@ class TextCorpus(Corpus):
     @cached_property
     def _assigns_by_hash(self) -> bool:
         return enough_to_hash(chain.from_iterable(f.documents() for f in self._files["train"]))
+
+
+def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> None:
+    """Raise ConfigError if two splits have the same file, or a copy of it."""
+    seen: dict[tuple[str, ...], DocumentFile] = {}
+    for files in files_by_split.values():
+        for file in files:
+            seen.setdefault(file.content_key, file)
+        for file in files:
+            first = seen[file.content_key]
+            if first not in files:
+                raise ConfigError(
+                    f"{first.label} and {file.label} have the same contents, so that a model would"
+                    f" be evaluated on its training text; give each split its own files"
+                )
 
 
 def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:

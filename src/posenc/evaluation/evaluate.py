@@ -201,11 +201,12 @@ def _load(
     if wrong := sorted(dict(expected.items() ^ _shapes(weights).items())):
         raise checkpoint.load_error(ValueError(f"it does not fit the model: {wrong[0]}"))
     model = build_model(config, vocab_size, encoding, kernel)
-    model.encoding.set_training_progress(_training_progress(checkpoint, config))
     try:
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
+    # The state that was saved with averaged weights may be that of an earlier step.
+    model.encoding.set_training_progress(_training_progress(checkpoint, config))
     return model
 
 

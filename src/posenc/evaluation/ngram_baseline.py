@@ -1,7 +1,10 @@
 """N-gram models of a run's training tokens, scored on its evaluation text."""
 
+import errno
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,6 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
 from posenc.config.steps import training_steps
-from posenc.data.dataset import TokenArray
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
 from posenc.runs.evaluation_rows import read_rows, write_rows
@@ -20,6 +22,8 @@ from posenc.runs.row_types import NGRAMS
 from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger("posenc")
+CACHE_VERSION = 1
+"""To be increased when a change of the models or of their rows makes cached rows invalid."""
 MAX_TRAINING_TOKENS = 64_000_000
 """The largest number of training tokens for which the models are fitted.
 
@@ -46,15 +50,31 @@ def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[
     if len(starts) * length > MAX_TRAINING_TOKENS:
         return []
     subset = "all" if len(starts) == windows.num_windows else f"s{config.seed}-{len(starts)}"
-    name = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}-{max_order}"
+    text = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}"
+    name = f"{text}-{max_order}-v{CACHE_VERSION}"
     file = Path(config.cache_dir) / "ngrams" / f"{name}.json"
-    with lock(file.with_suffix(".lock")):
+    with _lock_cache(file) as is_writable:
         if not (rows := _cached_rows(file, name)):
-            text = data.token_array(config.evaluation.split)
             model = KneserNey(windows.token_rows(starts), data.vocab_size, max_order)
-            rows = _score(model, text, data, config.evaluation.split)
-            write_rows(file, rows, name)
+            rows = _score(model, data, config.evaluation.split)
+            if is_writable:
+                write_rows(file, rows, name)
         return rows
+
+
+@contextmanager
+def _lock_cache(file: Path) -> Iterator[bool]:
+    """Lock a cache file if the cache can be written to, and yield whether it can."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(lock(file.with_suffix(".lock")))
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+            log.warning("n-gram models are not cached: %s", error)
+            yield False
+            return
+        yield True
 
 
 def save_ngram_rows(
@@ -86,9 +106,8 @@ def _cached_rows(file: Path, name: str) -> list[dict[str, Any]]:
         return []
 
 
-def _score(
-    model: KneserNey, text: TokenArray, data: TokenizedData, split: str
-) -> list[dict[str, Any]]:
+def _score(model: KneserNey, data: TokenizedData, split: str) -> list[dict[str, Any]]:
+    text = data.token_array(split)
     tokens: NDArray[np.int64] = np.asarray(text.tokens).astype(np.int64)
     rows = []
     for order in range(2, model.max_order + 1):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
+from posenc.config.identity import custom_swap_digest
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
@@ -16,7 +17,7 @@ from posenc.evaluation.protocols import Protocol as EvaluationProtocol
 from posenc.evaluation.windows import Budget, TaskWindows, TokenWindows, Windows
 from posenc.model.flops import BACKWARD_FACTOR, evaluation_flops, model_flops
 from posenc.model.transformer import Decoder
-from posenc.runs.evaluation_rows import budget_key, measurement_key
+from posenc.runs.evaluation_rows import VARIANT_FIELDS, budget_key, measurement_key
 
 
 class EvaluationData(Protocol):
@@ -61,10 +62,13 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
     The field `stride` is the number of targets scored per window: the value of the protocol's
     parameter (`stride`, `k` or `targets`). Besides the fields that identify a measurement, a key
     has those that decide whether an existing row can be reused: the budget and, for fixed_target,
-    the longest evaluation length, which determines the targets.
+    the longest evaluation length, which determines the targets, and for swaps from outside `conf/`
+    the digest of their definition.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
+    modules = list(config.modules)
+    digests = {name: custom_swap_digest(name, swaps[name], modules) for name in swaps if name}
     keys = []
     for at_tokens, swap, length, name in product(
         training_points, swaps, lengths, evaluation.protocols
@@ -82,6 +86,7 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
                 "longest": lengths[-1] if protocol.needs_longest_length else None,
                 "budget_seconds": evaluation.budget_seconds,
                 "budget_tokens": evaluation.budget_tokens,
+                **digests.get(swap, {}),
             }
         )
     return keys
@@ -160,6 +165,6 @@ def training_fraction(config: DictConfig, model: Decoder, requests: Iterable[Req
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets and scored all of them or had the same budget."""
-    same_targets = row.get("longest") == key["longest"]
-    return same_targets and budget_key(row) in ((None, None), budget_key(key))
+    """Whether a row has the requested targets and swap, and scored all targets or the budget."""
+    same = all(row.get(field) == key.get(field) for field in VARIANT_FIELDS)
+    return same and budget_key(row) in ((None, None), budget_key(key))

@@ -211,8 +211,12 @@ def _train_and_evaluate(session: Session) -> bool:
     ):
         device = torch.device(session.resolved.device)
         evaluate(run, config, data, missing, device, on_progress)
+    if broadcast_from_rank0(
+        lambda: (
+            session.stop.requested() or missing_row_keys(requested, run.rows(config.planned.hash))
+        )
+    ):
+        return False
     if rank() == 0 and isinstance(data, TokenizedData):
         save_ngram_rows(run, config, data, run.trained_steps(training_steps(config).total))
-    return not broadcast_from_rank0(
-        lambda: missing_row_keys(requested, run.rows(config.planned.hash))
-    )
+    return True

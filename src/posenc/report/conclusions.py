@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from math import floor
+from statistics import fmean
 
 from posenc.config.errors import plural
 from posenc.report.confidence import MIN_SEEDS
@@ -67,7 +68,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     for length in lengths:
         values = [(row.curve.label, row.values[length]) for row in rows if length in row.values]
         if values and length not in incomparable:
-            label, best = quantity.choose(values, key=lambda pair: pair[1].point.mean)
+            label, best = next(pair for pair in values if pair[1].best and not pair[1].difference)
             others = sum(value.best for _, value in values) - 1
             number = quantity.format_mean(best.point)
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
@@ -111,9 +112,10 @@ def _longest_length(curves: CurveSet) -> int:
 def _ratio_lines(curves: CurveSet) -> list[str]:
     longest, length = _longest_length(curves), curves.train_length
     ratios = sorted(
-        (exp(at_longest.mean - at_train_length.mean), curve.label)
+        (exp(fmean(differences)), curve.label)
         for curve in curves.curves
         if (at_longest := curve.point_at(longest)) and (at_train_length := curve.point_at(length))
+        if (differences := at_longest.differences(at_train_length))
     )
     if longest == length or not ratios:
         return []

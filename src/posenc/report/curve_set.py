@@ -124,7 +124,7 @@ class Point:
 
     `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`; see
     `curves.RunPoint`. `tokens` is the number of scored tokens that each value averages over, or the
-    largest such number if it differs between seeds, for example because of a time budget.
+    largest such number if `tokens_differ` between seeds, for example because of a time budget.
     """
 
     x: float
@@ -133,6 +133,7 @@ class Point:
     tokens: int
     blocks: tuple[BlockSums | None, ...]
     end_losses: tuple[float | None, ...]
+    tokens_differ: bool = False
 
     @cached_property
     def band(self) -> Band:

@@ -230,6 +230,7 @@ def _point(x: float, run_points: dict[int, RunPoint]) -> Point:
         tokens=max(point.tokens for point in in_order),
         blocks=tuple(point.blocks for point in in_order),
         end_losses=tuple(point.end_loss for point in in_order),
+        tokens_differ=len({point.tokens for point in in_order}) > 1,
     )
 
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import Clause
-from posenc.report.claim_sides import Length, Ngram, Side
+from posenc.report.claim_sides import Length, Ngram, Side, Value
 from posenc.report.confidence import MIN_SEEDS
-from posenc.report.experiment import Experiment
+from posenc.report.experiment import Experiment, Run
 from posenc.report.outcome import NoVerdictError
+from posenc.report.run_labels import training_settings
 from posenc.report.run_samples import (
     Sample,
+    budget_ran_out,
     evaluation_length,
     lengths_in_common,
     runs_by_seed,
@@ -47,6 +49,7 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
     """
     values = clause.values
     runs = [runs_by_seed(value, train_length, experiment) for value in values]
+    _check_same_training(values, [next(iter(by_seed.values())) for by_seed in runs])
     common_lengths = lengths_in_common(list(zip(values, runs, strict=True)))
     longest = max(common_lengths, default=None)
     lengths = [evaluation_length(value, train_length, longest) for value in values]
@@ -69,6 +72,21 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
         right=tuple(right for _, right in pairs.values()),
         error=errors[0] if len(pairs) < MIN_SEEDS else None,
     )
+
+
+def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:
+    """Raise NoVerdictError if runs differ in a setting of training that no value selects."""
+    selected = {key for value in values for key in value.selector}
+    for run in runs[1:]:
+        first, other = training_settings(runs[0].config), training_settings(run.config)
+        for path in sorted(first.keys() | other.keys()):
+            prefixes = {path, path.partition(".")[0]}
+            if first.get(path) != other.get(path) and not prefixes & selected:
+                raise NoVerdictError(
+                    "not comparable",
+                    f"{runs[0].label} and {run.label} were trained with {path}={first.get(path)}"
+                    f" and {other.get(path)}; add {path} to the claim to compare them",
+                )
 
 
 def _pair(clause: Clause, samples: Sequence[Sample], train_length: int) -> tuple[float, float]:
@@ -183,7 +201,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
             )
     if left.row is None or right.row is None:
         return
-    complete = not (_budget_ran_out(left.row) or _budget_ran_out(right.row))
+    complete = not (budget_ran_out(left.row) or budget_ran_out(right.row))
     protocol = PROTOCOLS.get(left.row["protocol"])
     has_fixed_targets = protocol is not None and protocol.needs_longest_length
     if left.run is right.run and complete and not has_fixed_targets:
@@ -211,7 +229,3 @@ def _differ(
 def _short(value: Any) -> Any:
     """Return the first 12 digits of a hash, and other values unchanged."""
     return value[:12] if isinstance(value, str) else value
-
-
-def _budget_ran_out(row: Mapping[str, Any]) -> bool:
-    return row["count"] != row.get("full_count", row["count"])

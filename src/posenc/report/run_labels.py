@@ -80,6 +80,14 @@ def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | No
     return [{path: run.get(path) for path in paths} for run in texts]
 
 
+def training_settings(config: dict[str, Any]) -> dict[str, str]:
+    """Return the settings of training by path, except for those of the encoding and the data."""
+    settings = _settings(config)
+    texts = {path: format_setting(value) for path, value, _ in settings}
+    others = ("encoding", "data", "sources")
+    return {path: text for path, text in texts.items() if path.partition(".")[0] not in others}
+
+
 def natural_key(label: str) -> list[tuple[int, float, str]]:
     """Return a sort key that compares numbers within labels by value."""
     parts = re.split(r"(\d+(?:\.\d+)?)", label)
@@ -118,7 +126,8 @@ def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]
     keys = []
     for config in configs:
         values = [config.get(name) for name in names]
-        keys.append(json.dumps([_fingerprint(config), *values]))
+        sources = config.get("planned", {}).get("sources")
+        keys.append(json.dumps([_fingerprint(config), sources, *values]))
         if keys[-1] not in by_key:
             settings = _settings(config)
             by_key[keys[-1]] = tuple(Setting(p, format_setting(v), c) for p, v, c in settings)
@@ -141,6 +150,8 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
     for path, value in flatten(callbacks, "callbacks"):
         yield path, value, ()
     yield "data.fingerprint", _fingerprint(config)[:8], _data_context(config)
+    yield "debug", config["choices"].get("debug"), ()
+    yield "sources", config.get("planned", {}).get("sources"), ()  # differs if code was edited
     for name in LABELED_SETTINGS:
         yield name, config.get(name), ()
 

@@ -28,7 +28,8 @@ class Sample:
 def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dict[int, Run]:
     """Return the runs of a value by seed.
 
-    Raises NoVerdictError if there are none or if several have the same seed.
+    Raises NoVerdictError if there are none, if several have the same seed, or if they differ in
+    other settings than the seed.
     """
     runs_train_length = value.train_length.tokens(train_length)
     runs = [
@@ -48,6 +49,11 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
             "not comparable",
             f"{value}: several runs have the same seed ({names}); add a setting that distinguishes"
             " them to the claim",
+        )
+    if len(labels := sorted({run.label for run in runs})) > 1:
+        raise NoVerdictError(
+            "not comparable",
+            f"{value}: runs of different seeds also differ in other settings ({'; '.join(labels)})",
         )
     return by_seed
 
@@ -101,6 +107,11 @@ def sample(
             " one of them",
         )
     if quantity.source == "rows":
+        if any(map(budget_ran_out, rows)):
+            raise NoVerdictError(
+                "not comparable",
+                f"{value}: an evaluation budget selected other tokens of {run.name} at each length",
+            )
         return Sample(run, quantity.read(rows), rows[0], None)
     return Sample(run, quantity.read(rows[0]), rows[0], length)
 
@@ -121,6 +132,10 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
             f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
         )
     return rows
+
+
+def budget_ran_out(row: Mapping[str, Any]) -> bool:
+    return row["count"] != row.get("full_count", row["count"])
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:

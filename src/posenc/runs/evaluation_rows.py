@@ -28,6 +28,12 @@ MEAN_OVER = {
 """Metric -> the field by which a row's `sum` is divided to get it (or the log of a perplexity)."""
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
+VARIANT_FIELDS = ("longest", "swap_digest")
+"""Fields that must agree in rows that are compared, although only one row of them is kept.
+
+They are the longest evaluation length, which determines the targets of fixed_target, and the digest
+of a custom swap's definition; each is null or missing for all other rows.
+"""
 
 
 def measurement_key(row: Row) -> tuple[Any, ...]:
@@ -42,6 +48,10 @@ def budget_key(row: Row) -> tuple[Any, ...]:
     """Return the budget of a row or a request; (None, None) for a row that scored every target."""
     complete = "count" in row and row["count"] == row.get("full_count", row["count"])
     return (None, None) if complete else tuple(map(row.get, BUDGET_FIELDS))
+
+
+def variant_key(row: Row) -> tuple[Any, ...]:
+    return tuple(map(row.get, VARIANT_FIELDS))
 
 
 def row_key(row: Row) -> tuple[Any, ...]:
@@ -88,17 +98,17 @@ class SelectedRows(NamedTuple):
 def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list[SelectedRows]:
     """Choose one row per measurement of each run; takes the training length and rows of each run.
 
-    Rows with the budget from `common_budgets` and the `longest` from `_common_longest` are
+    Rows with the budget from `common_budgets` and the variant from `_common_variants` are
     comparable. For the other measurements of a run, the row that scored the most tokens is chosen.
     """
-    budgets, longest = common_budgets(rows_of_runs), _common_longest(rows_of_runs)
+    budgets, variants = common_budgets(rows_of_runs), _common_variants(rows_of_runs)
     selected = []
     for train_length, rows in rows_of_runs:
         comparable = [
             row
             for row in _largest_by_budget(rows)
             if budget_key(row) == budgets[train_length, measurement_key(row)]
-            and row.get("longest") == longest[train_length, _key_without_length(row)]
+            and variant_key(row) == variants[train_length, _key_without_length(row)]
         ]
         measured = {measurement_key(row) for row in comparable}
         others = largest_rows([row for row in rows if measurement_key(row) not in measured])
@@ -106,21 +116,20 @@ def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list
     return selected
 
 
-def _common_longest(
+def _common_variants(
     rows_of_runs: Iterable[tuple[int, Sequence[Row]]],
-) -> dict[ComparisonKey, int | None]:
-    """Return the longest evaluation length of most runs, for each measurement except its length.
+) -> dict[ComparisonKey, tuple[Any, ...]]:
+    """Return the VARIANT_FIELDS of most runs, for each measurement except its length.
 
-    With fixed_target, it determines the targets, which must be the same at all lengths. If several
-    lengths are equally common, the largest one is returned. With other protocols, it is None.
+    If several are equally common, those with the longest evaluation length are returned.
     """
-    counts: dict[ComparisonKey, Counter[int | None]] = {}
+    counts: dict[ComparisonKey, Counter[tuple[Any, ...]]] = {}
     for train_length, rows in rows_of_runs:
-        for key, longest in {(_key_without_length(row), row.get("longest")) for row in rows}:
-            counts.setdefault((train_length, key), Counter())[longest] += 1
+        for key, variant in {(_key_without_length(row), variant_key(row)) for row in rows}:
+            counts.setdefault((train_length, key), Counter())[variant] += 1
     return {
-        key: max(lengths, key=lambda longest: (lengths[longest], longest or 0))
-        for key, lengths in counts.items()
+        key: max(variants, key=lambda v: (variants[v], v[0] or 0, str(v)))
+        for key, variants in counts.items()
     }
 
 

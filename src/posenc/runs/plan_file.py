@@ -54,12 +54,13 @@ def update_plan(
 ) -> None:
     """Write `values` to `plan.json`, and add the runs `names` and the command that planned them.
 
+    Null values do not replace older ones, because a command without `experiment=` may add runs.
     Raises RunError if the file is corrupt.
     """
     with lock(folder / ".plan.lock"):
         old = read_plan(folder)
         plan = {
-            **values,
+            **{key: old.get(key) if value is None else value for key, value in values.items()},
             "command": command,
             "commands": {**old["commands"], **dict.fromkeys(names, command)},
             "runs": list(dict.fromkeys([*old["runs"], *names])),

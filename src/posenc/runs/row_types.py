@@ -67,8 +67,9 @@ EVALUATION = RowTypes(
     },
     {
         "tokens_hash": str,
+        "swap_digest": str,
         "full_count": int,
-        **dict.fromkeys(("words", "bytes", "at_tokens"), int | None),
+        **dict.fromkeys(("words", "bytes", "at_tokens", "longest"), int | None),
         **dict.fromkeys(("sum", "coverage", "accuracy", "exact", "seconds"), int | float),
         **dict.fromkeys(("tokens_per_second", "peak_memory_mb"), int | float),
         **dict.fromkeys(("budget_seconds", "budget_tokens"), int | float | None),

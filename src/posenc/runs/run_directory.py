@@ -1,8 +1,7 @@
-"""The directory of a run: its files, and its deletion."""
+"""The directory of a run and its files."""
 
 import glob
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from posenc.runs.files import (
     read_text,
     reject_special_files,
     walk_entries,
-    write_json,
 )
-from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, is_locked, lock
+from posenc.runs.lock import is_locked
 from posenc.runs.loss_arrays import read_blocks, read_positions
-from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
 from posenc.runs.row_types import METRICS, NGRAMS, TIMING
 from posenc.runs.saved_config import read_config
 from posenc.runs.status import Status
@@ -229,70 +226,5 @@ def join_first(names: Sequence[str]) -> str:
 
 
 def list_runs(folder: Path) -> list[RunDirectory]:
-    """Return the runs in an experiment's folder, sorted by name."""
-    return [RunDirectory(file.parent) for file in sorted(folder.glob("*/config.yaml"))]
-
-
-def run_paths(run: RunDirectory) -> list[Path]:
-    """Return the run's directory and its local W&B files.
-
-    Raises RunError unless the directory has the name of the run in its configuration, and is not a
-    symbolic link, so that no other folder is mistaken for a run.
-    """
-    run.check_name(run.config_dict())
-    if run.path.is_symlink():
-        raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
-    path = run.path.resolve()
-    folder, name = path.parent, glob.escape(path.name)
-    reject_special_files([folder / "wandb"])
-    local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
-    return [path, *sorted(local)]
-
-
-def total_bytes(paths: list[Path]) -> int:
-    """Return the total size of files, including those in folders."""
-    files = [file for path in paths for file in [path, *map(Path, walk_entries(path))]]
-    return sum(file.lstat().st_size for file in files if file.is_file())
-
-
-def remove_run(run: RunDirectory) -> None:
-    """Delete a run's directory, its local W&B files and its entry in the plan.
-
-    The experiment's folder is deleted with its last run, unless it has other contents. Raises
-    RunError if a process is running the run.
-    """
-    paths = run_paths(run)
-    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
-        if not acquired:
-            holder = describe_holder(run.lock_file)
-            raise RunError(f"{run.name} is being run by {holder} and was not deleted")
-        folder, name = run.path.resolve().parent, run.path.resolve().name
-        plan_file = folder / "plan.json"
-        with lock(folder / ".plan.lock"):
-            if plan_file.exists():
-                plan = read_plan(folder)
-                plan["runs"] = [other for other in plan["runs"] if other != name]
-                plan["commands"].pop(name, None)
-                write_json(plan_file, plan)
-        for path in paths:
-            is_folder = path.is_dir() and not path.is_symlink()
-            shutil.rmtree(path) if is_folder else path.unlink()
-    _remove_emptied_folder(folder)
-
-
-def _remove_emptied_folder(folder: Path) -> None:
-    """Delete an experiment's folder if its plan has no runs left and it has no other results.
-
-    Other results, such as a report or a benchmark, are kept, and only `plan.json`, `.code` and
-    `wandb` are deleted; if `wandb` still has W&B runs, nothing is.
-    """
-    with lock(folder / ".plan.lock"):
-        if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
-            return
-        names = {path.name for path in folder.iterdir()}
-        if not names - ANCILLARY_NAMES:
-            shutil.rmtree(folder)
-            return
-        for name in names & {"plan.json", ".code", "wandb"}:
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    """Return the runs in an experiment's folder, sorted by name, without unfinished copies."""
+    return [RunDirectory(file.parent) for file in sorted(folder.glob("[!.]*/config.yaml"))]

@@ -1,5 +1,6 @@
 """The interface of launchers; the config group `hydra/launcher` selects a sweep's launcher."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,8 @@ class PlannedRun:
     """A run of a planned sweep, with the modules and devices that its process needs.
 
     `problem` says why the run's directory cannot be used; such a run is not launched.
+    `config_digest` identifies the contents of its `config.yaml` when it was planned.
+    `kept_settings` are those that the run keeps because it has already started with others.
     """
 
     run: RunDirectory
@@ -23,6 +26,8 @@ class PlannedRun:
     devices: int = 1
     accelerator: str = "auto"
     problem: str | None = None
+    config_digest: str | None = None
+    kept_settings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -32,10 +37,28 @@ class PlannedRun:
         """Return the status of the run: failed if its directory cannot be used."""
         return Status(state="failed", error=self.problem) if self.problem else self.run.status()
 
+    def final_status(self) -> Status:
+        """Return the status after launching: interrupted if another command replanned the run."""
+        status = self.status()
+        if self.problem or self.config_digest in (None, config_file_digest(self.run)):
+            return status
+        error = (
+            "another command changed its settings meanwhile; rerun this command when it has ended"
+        )
+        return status.replace(state="interrupted", error=error)
+
     @property
     def job_arguments(self) -> list[str]:
         """The run and its modules, as arguments of `posenc.jobs.job`."""
         return [str(self.run.path), *(f"--module={name}" for name in self.modules)]
+
+
+def config_file_digest(run: RunDirectory) -> str | None:
+    """Return a hash of the contents of a run's `config.yaml`; None if there is none."""
+    try:
+        return hashlib.sha256(run.config_file.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 class Launcher(Protocol):

@@ -5,6 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 
 from posenc.config.console import Console
 from posenc.config.errors import plural
@@ -62,6 +63,7 @@ class PoolLauncher(Launcher):
         check_positive(jobs=jobs)
         self.jobs, self.command, self.poll_seconds = jobs, command, poll_seconds
         self.console = console or Console(stderr=True)
+        self.code: Path | None = None
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`.
@@ -79,6 +81,11 @@ class PoolLauncher(Launcher):
             raise KeyboardInterrupt
         return launch.outcomes
 
+    def freeze_code(self, folder: Path) -> None:
+        """Copy the code once per folder, so that all rounds of `posenc tune` use the same code."""
+        if self.code is None or self.code.parents[1] != folder or not self.code.is_dir():
+            self.code = freeze_code(folder)
+
 
 class _Launch:
     """The state of one call to `PoolLauncher.launch`: waiting, active and ended runs."""
@@ -89,7 +96,6 @@ class _Launch:
         self.pool, self.display = pool, display
         self.already_finished, self.total = finished, finished + len(runs)
         self.waiting_runs = deque(runs)
-        self.waiting_work: dict[str, float] = {}
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
         self.workers = concurrent_runs(pool.jobs, len(runs), self.devices, self.gpus)
@@ -102,7 +108,10 @@ class _Launch:
         self.outcomes: dict[str, Status] = {}
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
-        self.code = freeze_code(runs[0].run.path.parent) if runs else None
+        if runs:
+            pool.freeze_code(runs[0].run.path.parent)
+        self.initial = {planned.name: planned.run.status() for planned in runs}
+        self.waiting_work = {name: status.work_done for name, status in self.initial.items()}
         # CUDA and, on macOS, some other libraries may not work in forked processes.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
@@ -137,10 +146,17 @@ class _Launch:
                     planned,
                     threads=self.threads,
                     gpus=self.gpus[slot % len(self.gpus)] if self.gpus else None,
-                    code=self.code,
+                    code=self.pool.code,
                     command=self.pool.command,
                     fork=self.fork,
                 )
+            except EOFError:
+                killed = Status("interrupted", "the server that forks jobs was killed")
+                if self.num_starts[planned.name] < MAX_STARTS:
+                    self.waiting_runs.append(planned)
+                else:
+                    self._record(planned, killed)
+                continue
             except OSError as error:
                 outcome = Status("failed", f"its process could not be started: {error}")
                 if message := disk_message(error):
@@ -171,7 +187,7 @@ class _Launch:
             self.waiting_runs.remove(planned)
             status = planned.run.status()
             ended = status.state in ("finished", "failed")
-            if not (ended and planned.name in self.running_elsewhere):
+            if not ended or status == self.initial[planned.name]:
                 return planned
             self._record(planned, status)
         return None

@@ -1,10 +1,12 @@
 """A launcher that runs jobs as tasks on a Ray cluster."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
+from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -36,7 +38,8 @@ class RayLauncher(Launcher):
         self.display.print(f"submitting {count} (Ray), {finished} already finished")
         ray.init(self.address, include_dashboard=False, log_to_driver=False)
         try:
-            active = {self._submit(ray, planned): planned for planned in runs}
+            code = freeze_code(runs[0].run.path.absolute().parent)
+            active = {self._submit(ray, planned, code): planned for planned in runs}
             while active:
                 (task,), _ = ray.wait(list(active))
                 planned = active.pop(task)
@@ -46,11 +49,11 @@ class RayLauncher(Launcher):
             ray.shutdown()
         return outcomes
 
-    def _submit(self, ray: Any, planned: PlannedRun) -> Any:
+    def _submit(self, ray: Any, planned: PlannedRun, code: Path) -> Any:
         on_gpus = self.gpus and planned.accelerator != "cpu"
         resources = {"num_cpus": self.num_cpus, "num_gpus": planned.devices if on_gpus else 0}
         run_worker = ray.remote(_run_worker).options(max_retries=0, **resources)
-        return run_worker.remote(Worker(planned, self.num_cpus))
+        return run_worker.remote(Worker(planned, self.num_cpus, code))
 
 
 def _run_worker(worker: Worker) -> None:

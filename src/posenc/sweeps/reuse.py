@@ -59,7 +59,9 @@ def copy_run(source: RunDirectory, run: RunDirectory) -> None:
 def _copy_files(source: RunDirectory, run: RunDirectory) -> None:
     temporary = RunDirectory(Path(mkdtemp(prefix=COPY_PREFIX, dir=run.path.parent)))
     try:
-        shutil.copytree(source.checkpoints, temporary.checkpoints)
+        temporary.checkpoints.mkdir()
+        for checkpoint in source.checkpoints.iterdir():  # copytree would hide that the disk is full
+            shutil.copy2(checkpoint, temporary.checkpoints)
         files = [source.status_file, source.metrics_file, source.timing_file, source.log_file]
         files += [source.evaluation_file, source.positions_file, source.blocks_file]
         for file in [*files, source.ngrams_file, source.config_file]:

@@ -4,10 +4,12 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
+from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -56,11 +58,12 @@ class SubmititLauncher(Launcher):
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
         self.display.print(f"submitting {count} ({self.cluster}), {finished} already finished")
+        code = freeze_code(runs[0].run.path.absolute().parent)
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):
                     planned = waiting.popleft()
-                    active[planned] = job = self._submit(planned)
+                    active[planned] = job = self._submit(planned, code)
                     self.display.print(f"▶ {planned.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for planned in self._ended(active):
@@ -76,7 +79,7 @@ class SubmititLauncher(Launcher):
             raise
         return outcomes
 
-    def _submit(self, planned: PlannedRun) -> "Job[None]":
+    def _submit(self, planned: PlannedRun, code: Path) -> "Job[None]":
         folder = planned.run.path.absolute().parent / ".submitit"
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
         executor = import_extra("submitit", "this launcher").AutoExecutor(
@@ -84,7 +87,7 @@ class SubmititLauncher(Launcher):
         )
         parameters = self._parameters(planned)
         executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
-        return executor.submit(Worker(planned, self.cpus_per_task))
+        return executor.submit(Worker(planned, self.cpus_per_task, code))
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         """Return additional parameters for submitit's executor."""

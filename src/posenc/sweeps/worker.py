@@ -3,10 +3,10 @@
 import time
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posenc.config.errors import RunError
-from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.job_process import JobProcess, recorded_signals
 from posenc.sweeps.launcher import PlannedRun
@@ -18,15 +18,17 @@ POLL_SECONDS = 0.2
 
 
 class Worker:
-    """Runs one job when called. Raises RunError if the run does not finish.
+    """Runs one job, with posenc imported from `code`, when called.
+
+    Raises RunError if the run does not finish.
 
     If a scheduler calls it again, the run resumes from its last checkpoint.
     """
 
-    def __init__(self, planned: PlannedRun, threads: int) -> None:
+    def __init__(self, planned: PlannedRun, threads: int, code: Path) -> None:
         run = RunDirectory(planned.run.path.absolute())
         self.planned = replace(planned, run=run)
-        self.threads, self.code = threads, freeze_code(run.path.parent)
+        self.threads, self.code = threads, code
 
     def __call__(self) -> None:
         with recorded_signals() as received:

@@ -1,7 +1,7 @@
 """The Lightning callbacks of a run (config group `callbacks`), and the metrics that they log."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -9,7 +9,8 @@ from omegaconf import DictConfig
 from pytorch_lightning.loggers.logger import Logger
 
 from posenc.config.components import build
-from posenc.config.errors import ConfigError, import_extra
+from posenc.config.errors import ConfigError, RunError, import_extra
+from posenc.training.weight_averaging import StochasticWeightAveraging
 
 Callback = pl.Callback
 MONITORED = ("loss", "learning_rate", "validation_loss")
@@ -43,6 +44,21 @@ def build_callbacks(config: DictConfig) -> list[pl.Callback]:
             raise ConfigError(f"{name}: {type(callback).__name__} cannot be used: {reason}")
         callbacks.append(callback)
     return callbacks
+
+
+def check_averages(callbacks: Iterable[pl.Callback]) -> None:
+    """Raise RunError if a callback that averages the weights has not started to do so.
+
+    posenc's own callback then saves the trained weights; Lightning's saves the initial ones.
+    """
+    for callback in callbacks:
+        if isinstance(callback, AVERAGING) and not isinstance(callback, StochasticWeightAveraging):
+            model = callback._average_model
+            if model is not None and not bool(model.n_averaged):
+                raise RunError(
+                    f"{type(callback).__name__} has averaged no weights, because training ended"
+                    f" before its first update; let it start earlier"
+                )
 
 
 def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None:

@@ -16,7 +16,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import RepeatedBatch, micro_batch_loader
-from posenc.training.callbacks import CallbackMetrics, build_callbacks
+from posenc.training.callbacks import CallbackMetrics, build_callbacks, check_averages
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
@@ -53,18 +53,15 @@ def fit(session: Session, training_fraction: float) -> bool:
     )
     validate = _validation_function(session, module.model)
     callbacks = build_callbacks(config)
-    callback_metrics = CallbackMetrics() if callbacks else None
-    recorder = Recorder(session, steps, training_fraction, validate, callbacks, callback_metrics)
-    profiler = build_profiler(config, run.path)
-    device = session.resolved.device
-    trainer = build_trainer(
-        config, device, steps, [*callbacks, recorder], callback_metrics, profiler
-    )
+    metrics = CallbackMetrics() if callbacks else None
+    recorder = Recorder(session, steps, training_fraction, validate, callbacks, metrics)
+    profiler, device = build_profiler(config, run.path), session.resolved.device
+    trainer = build_trainer(config, device, steps, [*callbacks, recorder], metrics, profiler)
     batches = data.training_batches(config.train_length, config.seed)
     if OmegaConf.select(config, "debug.repeat_batch"):
         batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
-    path = str(checkpoint.path) if checkpoint else None
+    path = checkpoint.path if checkpoint else None
     try:
         with session.stop.handling_signals():
             trainer.fit(module, loader, ckpt_path=path, weights_only=True)
@@ -72,6 +69,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
     if trainer.global_step < steps.total and not recorder.stopped_early:
         return False
+    check_averages(callbacks)
     if recorder.stopped_early:
         log.info("a callback ended training after step %d", trainer.global_step)
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)

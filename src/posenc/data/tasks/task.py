@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
+from posenc.config.user_sources import source_hashes
 from posenc.data.corpus import json_digest
 
 Ints = NDArray[np.int64]
@@ -133,13 +134,19 @@ class Task(ABC):
         )
 
     def digest(self) -> str:
-        """Return a hash of the parameters and a sample of the generated sequences."""
+        """Return a hash of the parameters and a sample of the generated sequences.
+
+        For a task outside posenc, the hash also covers its source code.
+        """
         sample = [
             self.generate(SeededRandom("sample", size, number), size).tokens.tolist()
             for size in _DIGEST_SIZES
             for number in range(_DIGEST_EXAMPLES_PER_SIZE)
         ]
-        return json_digest([self.name, asdict(self), sample])
+        parts = [self.name, asdict(self), sample]
+        if not type(self).__module__.startswith("posenc."):
+            parts.append(dict(source_hashes(type(self))))
+        return json_digest(parts)
 
 
 def prompt_and_answer(prompt: Ints, answer: Ints) -> Example:

@@ -1,0 +1,85 @@
+"""Deletes a run with its local W&B files, and the experiment's folder with its last run."""
+
+import glob
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+
+from posenc.config.errors import RunError
+from posenc.runs.files import reject_special_files, walk_entries, write_json
+from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
+from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
+from posenc.runs.run_directory import RunDirectory
+
+DELETED_PREFIX = ".deleted-"
+
+
+def run_paths(run: RunDirectory) -> list[Path]:
+    """Return the run's directory and its local W&B files.
+
+    Raises RunError unless the directory has the name of the run in its configuration, and is not a
+    symbolic link, so that no other folder is mistaken for a run.
+    """
+    run.check_name(run.config_dict())
+    if run.path.is_symlink():
+        raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
+    path = run.path.resolve()
+    folder, name = path.parent, glob.escape(path.name)
+    reject_special_files([folder / "wandb"])
+    local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
+    return [path, *sorted(local)]
+
+
+def total_bytes(paths: list[Path]) -> int:
+    """Return the total size of files, including those in folders."""
+    files = [file for path in paths for file in [path, *map(Path, walk_entries(path))]]
+    return sum(file.lstat().st_size for file in files if file.is_file())
+
+
+def remove_run(run: RunDirectory) -> None:
+    """Delete a run's directory, its local W&B files and its entry in the plan.
+
+    The directory is renamed first, so that no part of a run is left if the process is killed. The
+    experiment's folder is deleted with its last run, unless it has other contents. Raises RunError
+    if a process is running the run.
+    """
+    path, *wandb_paths = run_paths(run)
+    with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
+        if not acquired:
+            holder = describe_holder(run.lock_file)
+            raise RunError(f"{run.name} is being run by {holder} and was not deleted")
+        folder, name = path.parent, path.name
+        plan_file = folder / "plan.json"
+        with lock(folder / ".plan.lock"):
+            if plan_file.exists():
+                plan = read_plan(folder)
+                plan["runs"] = [other for other in plan["runs"] if other != name]
+                plan["commands"].pop(name, None)
+                write_json(plan_file, plan)
+        path.rename(Path(mkdtemp(prefix=DELETED_PREFIX, dir=folder)) / name)
+        for wandb_path in wandb_paths:
+            _delete(wandb_path)
+    for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
+        shutil.rmtree(deleted)
+    _remove_emptied_folder(folder)
+
+
+def _remove_emptied_folder(folder: Path) -> None:
+    """Delete an experiment's folder if its plan has no runs left and it has no other results.
+
+    Other results, such as a report or a benchmark, are kept, and only `plan.json`, `.code` and
+    `wandb` are deleted; if `wandb` still has W&B runs, nothing is.
+    """
+    with lock(folder / ".plan.lock"):
+        if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
+            return
+        names = {path.name for path in folder.iterdir()}
+        if not names - ANCILLARY_NAMES:
+            shutil.rmtree(folder)
+            return
+        for name in names & {"plan.json", ".code", "wandb"}:
+            _delete(folder / name)
+
+
+def _delete(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

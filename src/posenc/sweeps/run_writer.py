@@ -1,0 +1,151 @@
+"""Checks and writes the run directories of a sweep's jobs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.config.components import check
+from posenc.config.errors import ConfigError, PosencError, RunError
+from posenc.config.identity import identity, run_hash
+from posenc.config.steps import evaluated_steps
+from posenc.data.dataset import Dataset
+from posenc.evaluation.requests import missing_row_keys, requested_row_keys
+from posenc.runs.files import reject_special_files, walk_entries
+from posenc.runs.lock import describe_holder, is_locked
+from posenc.runs.run_directory import RunDirectory
+from posenc.runs.saved_config import write_config
+from posenc.sweeps.reuse import copy_run
+from posenc.training.checkpoint import list_checkpoints, list_weights
+
+UPDATED_ON_RESUME = (
+    *("name", "choices", "about", "cache_dir", "modules"),
+    *("evaluation", "ngram_order", "logger", "profiler", "kernel", "devices", "trainer"),
+)
+"""Keys that a resumed or copied run takes from the new command."""
+KEPT_ON_RESUME = ("checkpoint", "compile", "micro_batch_tokens", "validation")
+"""Keys that a resumed run keeps, although they are not part of its identity."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The run directory, configuration and data of one job.
+
+    `values` is the complete configuration as plain values. Jobs that differ only in their seed
+    share one `config`, which has the seed of one of them and no `planned` values.
+    """
+
+    run: RunDirectory
+    config: DictConfig
+    values: dict[str, Any]
+    data: Dataset
+
+
+def directory_problem(job: Job) -> PosencError | None:
+    """Return why the directory of a run cannot be used, so that other runs continue without it.
+
+    Raises ConfigError if the job evaluates weights that its training has not kept.
+    """
+    try:
+        _check_directory(job)
+    except PosencError as error:
+        return error
+    if missing := _token_counts_without_weights(job):
+        raise ConfigError(
+            f"evaluation.at_tokens={missing}: {job.run.path} was trained past these token counts"
+            f" without keeping the weights; use a different name=..., or delete the run with"
+            f" `posenc clean run={job.run.path} --yes`"
+        )
+    return None
+
+
+def _check_directory(job: Job) -> None:
+    """Raise ConfigError if the run directory has an unreadable or a different configuration.
+
+    Raises RunError if it contains anything but files and folders, such as a symbolic link.
+    """
+    path = job.run.path
+    reject_special_files([path, *walk_entries(path)])
+    if not job.run.config_file.exists():
+        return
+    try:
+        existing = job.run.config()
+        existing.modules = job.config.modules
+        check(existing.encoding, name="encoding", modules=list(existing.modules))
+        digest = run_hash(identity(existing, existing.planned.fingerprint))
+    except Exception as error:
+        raise ConfigError(
+            f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
+        ) from None
+    planned = job.values["planned"]
+    if digest != planned["hash"]:
+        raise ConfigError(
+            f"{path} belongs to a different configuration (hash {digest}, not"
+            f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
+        )
+
+
+def _token_counts_without_weights(job: Job) -> list[int]:
+    """Return the requested `at_tokens` that training passed without keeping the weights."""
+    trained = max((c.step for c in list_checkpoints(job.run.checkpoints)), default=0)
+    kept = {weights.step for weights in list_weights(job.run.checkpoints)}
+    missing = {key["at_tokens"] for key in _missing_row_keys(job)} - {None}
+    steps = {at_tokens: evaluated_steps(job.config)[at_tokens] for at_tokens in missing}
+    return sorted(at for at, step in steps.items() if step <= trained and step not in kept)
+
+
+def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
+    """Return the requested evaluation rows that a run lacks: all of them if its file is corrupt."""
+    try:
+        rows = job.run.rows()
+    except RunError:  # reported by the run's own process, so that other runs continue
+        rows = []
+    return missing_row_keys(requested_row_keys(job.config, job.data.fingerprint), rows)
+
+
+def write_run(job: Job, source: RunDirectory | None) -> RunError | None:
+    """Copy `source`, if any, and write config, tokenizer and status, unless the run is active.
+
+    Returns an error if the run is active and its process does not do the job's evaluation.
+    """
+    run = job.run
+    if source is not None:
+        copy_run(source, run)
+    if is_locked(run.lock_file):
+        return _check_active_run(job)
+    values: Any = job.values
+    lacks_ngrams = False
+    if run.config_file.exists() and list_checkpoints(run.checkpoints):
+        # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
+        config = run.config()
+        lacks_ngrams = config.get("ngram_order") != job.config.ngram_order
+        for key in UPDATED_ON_RESUME:
+            config[key] = job.config[key]
+        config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
+        values = OmegaConf.to_container(config)
+    write_config(run.config_file, values)
+    job.data.tokenizer.save(run.tokenizer_file)
+    status = run.status()
+    incomplete = status.state == "finished" and (lacks_ngrams or _missing_row_keys(job))
+    if not run.status_file.exists() or incomplete:
+        status.replace(state="pending", work_done=0.0).write(run.status_file)
+    return None
+
+
+def _check_active_run(job: Job) -> RunError | None:
+    config = job.run.config_dict()
+    if all(config.get(key) == job.values[key] for key in ("evaluation", "ngram_order")):
+        return None
+    return RunError(
+        f"{describe_holder(job.run.lock_file)} is running it with other settings of evaluation or"
+        f" ngram_order; rerun this command when that has ended"
+    )
+
+
+def kept_settings(job: Job) -> list[str]:
+    """Return the keys in KEPT_ON_RESUME that have other values in a run that will be resumed."""
+    run = job.run
+    if run.status().state == "finished" or not list_checkpoints(run.checkpoints):
+        return []
+    config = run.config_dict()
+    return [key for key in KEPT_ON_RESUME if config.get(key) != job.values.get(key)]
