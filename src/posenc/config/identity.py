@@ -61,17 +61,17 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
 
 
 def custom_swap_digest(
-    name: str, node: DictConfig | None, modules: Sequence[str]
-) -> dict[str, str]:
-    """Return `{"swap_digest": ...}` for a swap from outside `conf/`; an empty dict for others.
+    name: str | None, node: DictConfig | None, modules: Sequence[str]
+) -> str | None:
+    """Return a hash of the definition of a swap from outside `conf/`; None for others.
 
     The name of such a swap does not change when its class or the class's source code does.
     """
-    if node is None or name.split()[0] in option_files(SWAP_GROUP):
-        return {}
+    if name is None or node is None or name.split()[0] in option_files(SWAP_GROUP):
+        return None
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     sources = _user_sources(values, "evaluation.swap", modules)
-    return {"swap_digest": run_hash({"swap": values, "sources": sources})}
+    return run_hash({"swap": values, "sources": sources})
 
 
 def with_new_options(model: dict[str, Any]) -> dict[str, Any]:

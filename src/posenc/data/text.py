@@ -99,13 +99,11 @@ class TextCorpus(Corpus):
 
 def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> None:
     """Raise ConfigError if two splits have the same file, or a copy of it."""
-    seen: dict[tuple[str, ...], DocumentFile] = {}
-    for files in files_by_split.values():
+    seen: dict[tuple[str, ...], tuple[str, DocumentFile]] = {}
+    for split, files in files_by_split.items():
         for file in files:
-            seen.setdefault(file.content_key, file)
-        for file in files:
-            first = seen[file.content_key]
-            if first not in files:
+            first_split, first = seen.setdefault(file.content_key, (split, file))
+            if first_split != split:
                 raise ConfigError(
                     f"{first.label} and {file.label} have the same contents, so that a model would"
                     f" be evaluated on its training text; give each split its own files"

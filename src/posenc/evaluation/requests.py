@@ -68,7 +68,7 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
     modules = list(config.modules)
-    digests = {name: custom_swap_digest(name, swaps[name], modules) for name in swaps if name}
+    digests = {name: custom_swap_digest(name, node, modules) for name, node in swaps.items()}
     keys = []
     for at_tokens, swap, length, name in product(
         training_points, swaps, lengths, evaluation.protocols
@@ -86,7 +86,7 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
                 "longest": lengths[-1] if protocol.needs_longest_length else None,
                 "budget_seconds": evaluation.budget_seconds,
                 "budget_tokens": evaluation.budget_tokens,
-                **digests.get(swap, {}),
+                **({"swap_digest": digests[swap]} if digests[swap] else {}),
             }
         )
     return keys

@@ -19,13 +19,13 @@ from posenc.report.outcome import NoVerdictError
 from posenc.report.run_labels import training_settings
 from posenc.report.run_samples import (
     Sample,
-    budget_ran_out,
     evaluation_length,
     lengths_in_common,
     runs_by_seed,
     sample,
     train_command,
 )
+from posenc.runs.evaluation_rows import budget_ran_out
 
 CORPUS_KEYS = ("data", "split")
 TOKEN_KEYS = ("count", "tokens_hash")

@@ -176,16 +176,16 @@ def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
     """Return the values at one length by label."""
     points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
     shared_seeds = set.intersection(*(set(point.seeds) for point in points.values()))
-    best = curves.quantity.choose(
-        points.values(), key=lambda point: point.mean_over(shared_seeds or point.seeds)
-    )
+    means = {n: point.mean_over(shared_seeds or point.seeds) for n, point in points.items()}
+    best_label = curves.quantity.choose(means, key=means.__getitem__)
+    best = points[best_label]
     comparable = len({point.tokens for point in points.values()}) == 1
     comparable &= not any(point.tokens_differ for point in points.values())
     values = {}
     for label, point in points.items():
         difference = None if point is best else paired_difference(point, best)
         tied = difference is not None and difference.includes_zero
-        is_best = comparable and (tied or point is best or point.values == best.values)
+        is_best = comparable and (tied or means[label] == means[best_label])
         values[label] = RankedPoint(point, is_best, difference)
     return values
 

@@ -9,7 +9,7 @@ from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
-from posenc.runs.evaluation_rows import KEY_FIELDS
+from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,6 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
             f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
         )
     return rows
-
-
-def budget_ran_out(row: Mapping[str, Any]) -> bool:
-    return row["count"] != row.get("full_count", row["count"])
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:

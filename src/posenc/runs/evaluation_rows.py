@@ -7,7 +7,7 @@ best value of a column, is meaningful only among rows that scored the same token
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, isclose, log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,12 +46,17 @@ def measurement_key(row: Row) -> tuple[Any, ...]:
 
 def budget_key(row: Row) -> tuple[Any, ...]:
     """Return the budget of a row or a request; (None, None) for a row that scored every target."""
-    complete = "count" in row and row["count"] == row.get("full_count", row["count"])
+    complete = "count" in row and not budget_ran_out(row)
     return (None, None) if complete else tuple(map(row.get, BUDGET_FIELDS))
 
 
 def variant_key(row: Row) -> tuple[Any, ...]:
     return tuple(map(row.get, VARIANT_FIELDS))
+
+
+def budget_ran_out(row: Mapping[str, Any]) -> bool:
+    """Whether a budget ended the measurement before every target was scored."""
+    return row["count"] != row.get("full_count", row["count"])
 
 
 def row_key(row: Row) -> tuple[Any, ...]:

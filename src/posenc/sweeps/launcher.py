@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
 
 from posenc.config.errors import ConfigError
+from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
@@ -70,6 +72,16 @@ class Launcher(Protocol):
 
     local: bool
     console: Console
+    code: Path | None = None
+
+    def freeze_code(self, folder: Path) -> Path:
+        """Return a copy of the code in an experiment's folder.
+
+        It is made once per launcher, so that all jobs use it, in all rounds of `posenc tune`.
+        """
+        if self.code is None or self.code.parents[1] != folder or not self.code.is_dir():
+            self.code = freeze_code(folder)
+        return self.code
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run all `runs` until they end, and return the final status of each run by name.

@@ -26,7 +26,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import remember
 from posenc.sweeps.launcher import PlannedRun, config_file_digest
 from posenc.sweeps.reuse import finished_run
-from posenc.sweeps.run_writer import Job, directory_problem, kept_settings, write_run
+from posenc.sweeps.run_writer import Job, WrittenRun, directory_problem, write_run
 from posenc.tracking.build_tracker import wandb_destination
 
 PLAN_KEYS = ("premises", "claims", "published")
@@ -76,17 +76,18 @@ def plan(
             problems[job.run] = problem
     if len(problems) == len(unique_jobs):
         raise next(iter(problems.values()))
-    written = [job for job in unique_jobs if job.run not in problems]
+    results = {run: WrittenRun(problem) for run, problem in problems.items()}
+    to_write = [job for job in unique_jobs if job.run not in problems]
     with ThreadPoolExecutor(NUM_WRITERS) as pool:
-        errors = pool.map(write_run, written, (sources[job.run] for job in written))
-        problems |= {job.run: e for job, e in zip(written, errors, strict=True) if e is not None}
+        written = pool.map(write_run, to_write, (sources[job.run] for job in to_write))
+        results |= zip((job.run for job in to_write), written, strict=True)
     _update_plan(unique_jobs, shared, command)
     _trust(configs)
-    return [_planned_run(job, problems.get(job.run)) for job in unique_jobs]
+    return [_planned_run(job, results[job.run]) for job in unique_jobs]
 
 
-def _planned_run(job: Job, problem: PosencError | None) -> PlannedRun:
-    config = job.config
+def _planned_run(job: Job, result: WrittenRun) -> PlannedRun:
+    config, problem = job.config, result.problem
     return PlannedRun(
         job.run,
         tuple(config.modules),
@@ -94,7 +95,7 @@ def _planned_run(job: Job, problem: PosencError | None) -> PlannedRun:
         config.trainer.accelerator,
         problem=None if problem is None else str(problem),
         config_digest=config_file_digest(job.run),
-        kept_settings=() if problem else tuple(kept_settings(job)),
+        kept_settings=result.kept_settings,
     )
 
 

@@ -5,12 +5,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.jobs.exit_codes import BUSY
-from posenc.jobs.frozen_code import freeze_code
 from posenc.jobs.rank_processes import JOB_COMMAND
 from posenc.runs.files import disk_message
 from posenc.runs.hardware import cores, gpu_groups, gpus
@@ -63,7 +61,6 @@ class PoolLauncher(Launcher):
         check_positive(jobs=jobs)
         self.jobs, self.command, self.poll_seconds = jobs, command, poll_seconds
         self.console = console or Console(stderr=True)
-        self.code: Path | None = None
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run every job; see `Launcher.launch`.
@@ -80,11 +77,6 @@ class PoolLauncher(Launcher):
         if interrupts:
             raise KeyboardInterrupt
         return launch.outcomes
-
-    def freeze_code(self, folder: Path) -> None:
-        """Copy the code once per folder, so that all rounds of `posenc tune` use the same code."""
-        if self.code is None or self.code.parents[1] != folder or not self.code.is_dir():
-            self.code = freeze_code(folder)
 
 
 class _Launch:
@@ -108,8 +100,7 @@ class _Launch:
         self.outcomes: dict[str, Status] = {}
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
-        if runs:
-            pool.freeze_code(runs[0].run.path.parent)
+        self.code = pool.freeze_code(runs[0].run.path.parent) if runs else None
         self.initial = {planned.name: planned.run.status() for planned in runs}
         self.waiting_work = {name: status.work_done for name, status in self.initial.items()}
         # CUDA and, on macOS, some other libraries may not work in forked processes.
@@ -146,7 +137,7 @@ class _Launch:
                     planned,
                     threads=self.threads,
                     gpus=self.gpus[slot % len(self.gpus)] if self.gpus else None,
-                    code=self.pool.code,
+                    code=self.code,
                     command=self.pool.command,
                     fork=self.fork,
                 )

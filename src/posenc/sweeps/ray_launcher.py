@@ -6,7 +6,6 @@ from typing import Any
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
-from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -38,7 +37,7 @@ class RayLauncher(Launcher):
         self.display.print(f"submitting {count} (Ray), {finished} already finished")
         ray.init(self.address, include_dashboard=False, log_to_driver=False)
         try:
-            code = freeze_code(runs[0].run.path.absolute().parent)
+            code = self.freeze_code(runs[0].run.path.absolute().parent)
             active = {self._submit(ray, planned, code): planned for planned in runs}
             while active:
                 (task,), _ = ray.wait(list(active))

@@ -1,7 +1,7 @@
 """Checks and writes the run directories of a sweep's jobs."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -103,18 +103,29 @@ def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
     return missing_row_keys(requested_row_keys(job.config, job.data.fingerprint), rows)
 
 
-def write_run(job: Job, source: RunDirectory | None) -> RunError | None:
+class WrittenRun(NamedTuple):
+    """A run after `write_run`, with the keys in KEPT_ON_RESUME whose values the run keeps.
+
+    `problem` is an error if its files could not be written.
+    """
+
+    problem: PosencError | None = None
+    kept_settings: tuple[str, ...] = ()
+
+
+def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     """Copy `source`, if any, and write config, tokenizer and status, unless the run is active.
 
-    Returns an error if the run is active and its process does not do the job's evaluation.
+    The files cannot be written if its process does not do the job's evaluation.
     """
     run = job.run
     if source is not None:
         copy_run(source, run)
     if is_locked(run.lock_file):
-        return _check_active_run(job)
+        return WrittenRun(_check_active_run(job))
     values: Any = job.values
     lacks_ngrams = False
+    kept: tuple[str, ...] = ()
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
@@ -123,13 +134,14 @@ def write_run(job: Job, source: RunDirectory | None) -> RunError | None:
             config[key] = job.config[key]
         config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
         values = OmegaConf.to_container(config)
+        kept = tuple(key for key in KEPT_ON_RESUME if config.get(key) != job.config.get(key))
     write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
     incomplete = status.state == "finished" and (lacks_ngrams or _missing_row_keys(job))
     if not run.status_file.exists() or incomplete:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
-    return None
+    return WrittenRun(kept_settings=() if status.state == "finished" else kept)
 
 
 def _check_active_run(job: Job) -> RunError | None:
@@ -140,12 +152,3 @@ def _check_active_run(job: Job) -> RunError | None:
         f"{describe_holder(job.run.lock_file)} is running it with other settings of evaluation or"
         f" ngram_order; rerun this command when that has ended"
     )
-
-
-def kept_settings(job: Job) -> list[str]:
-    """Return the keys in KEPT_ON_RESUME that have other values in a run that will be resumed."""
-    run = job.run
-    if run.status().state == "finished" or not list_checkpoints(run.checkpoints):
-        return []
-    config = run.config_dict()
-    return [key for key in KEPT_ON_RESUME if config.get(key) != job.values.get(key)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
-from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -58,7 +57,7 @@ class SubmititLauncher(Launcher):
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
         self.display.print(f"submitting {count} ({self.cluster}), {finished} already finished")
-        code = freeze_code(runs[0].run.path.absolute().parent)
+        code = self.freeze_code(runs[0].run.path.absolute().parent)
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):
