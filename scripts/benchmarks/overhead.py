@@ -99,7 +99,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
     interleave = Interleave(plain, steps)
     data: Any = None  # the recorder uses it only for validation
     resolved = ResolvedSettings(
-        "", torch.get_num_threads(), "cpu", config.kernel, False, "requested", None, 0
+        "", torch.get_num_threads(), "cpu", "", config.kernel, False, "requested", None, 0
     )
     stop, tracker = StopRequest(lambda: True), NullTracker()
     progress, encoding = Progress(run.status_file), plain.model.encoding

@@ -276,6 +276,19 @@ def test_the_error_for_a_run_started_on_a_gpu_says_how_to_continue_without_one(
     assert error is not None and "started on a GPU" in error and "retry=true" in error
 
 
+def test_the_log_of_a_run_that_resumes_on_another_processor_names_both(
+    small_run: SmallRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = finish(small_run("encoding=rope"))
+    status = run.status()
+    here = status.resolved["processor"]
+    elsewhere = {**status.resolved, "processor": "Elbrus-8C"}
+    status.replace(state="interrupted", resolved=elsewhere).write(run.status_file)
+    assert main([str(run.path), "--threads", "1"]) == FINISHED
+    assert f"processor Elbrus-8C, resuming with {here}" in caplog.text
+    assert run.status().resolved["processor"] == "Elbrus-8C"
+
+
 @pytest.mark.slow
 def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     run = small_run("optimizer.learning_rate=1e30", "gradient_clip=null")

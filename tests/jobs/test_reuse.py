@@ -10,6 +10,7 @@ from posenc.config.grids import compose_sweep
 from posenc.config.paths import options
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main
+from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
@@ -60,11 +61,35 @@ def test_an_unfinished_run_is_not_copied(small_job: list[str], state: str) -> No
     assert second.status() == Status()
 
 
-def test_a_run_that_exists_is_kept(small_job: list[str]) -> None:
-    first, second = planned(small_job, "name=first"), planned(small_job, "name=second")
-    Status(state="finished", step=4).write(first.status_file)
+def test_a_run_that_was_planned_but_not_started_is_copied(small_job: list[str]) -> None:
+    second = planned(small_job, "name=second")
+    first = planned(small_job, "name=first")
+    finish(first)
     planned(small_job, "name=second", reuse=("first",))
-    assert second.status() == Status()
+    assert second.status().state == "finished" and second.rows() == first.rows()
+    assert not list(second.path.parent.glob(".copy-*"))
+
+
+def test_a_run_that_has_been_started_is_kept(small_job: list[str]) -> None:
+    second = planned(small_job, "name=second")
+    first = planned(small_job, "name=first")
+    finish(first)
+    started = Status(state="interrupted", started=1.0)
+    started.write(second.status_file)
+    planned(small_job, "name=second", reuse=("first",))
+    assert second.status() == started
+
+
+def test_a_run_that_another_process_has_just_started_is_kept(small_job: list[str]) -> None:
+    second = planned(small_job, "name=second")
+    first = planned(small_job, "name=first")
+    finish(first)
+    before = contents(second)
+    with lock(second.lock_file, timeout=0) as acquired:
+        assert acquired
+        planned(small_job, "name=second", reuse=("first",))
+        copy_run(first, second)
+    assert {k: v for k, v in contents(second).items() if "lock" not in k} == before
 
 
 def test_a_run_of_another_configuration_is_an_error_and_nothing_is_written(

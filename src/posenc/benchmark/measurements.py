@@ -6,7 +6,6 @@ Lower bounds on the time and memory of a benchmark are computed before it starts
 import platform
 from collections.abc import Callable, Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError, RunError, plural
 from posenc.config.steps import sequences_per_step
-from posenc.model.device import select_device
+from posenc.model.device import processor_name, select_device
 from posenc.runs.hardware import memory_bytes
 from posenc.training.compilation import is_compiled
 
@@ -85,23 +84,13 @@ def _peak(variant: Variant, threads: int) -> float:
 def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:
     """Return the device, the number of threads, versions and the date of a measurement."""
     return {
-        "device": _device_name(device),
+        "device": processor_name(device),
         "threads": threads,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "posenc": __version__,
         "date": date.today().isoformat(),
     }
-
-
-def _device_name(device: torch.device) -> str:
-    """Return the model name of a GPU or CPU, or the CPU architecture if that is unknown."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def min_round_seconds(variants: Sequence[Variant], threads: int) -> float:

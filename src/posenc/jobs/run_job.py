@@ -41,7 +41,7 @@ from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOS
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import fixed_numerics, select_device
+from posenc.model.device import fixed_numerics, processor_name, select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.run_directory import RunDirectory
@@ -163,6 +163,7 @@ def _resolve_settings(
         code=code_digest(),
         threads=threads,
         device=device.type,
+        processor=processor_name(device),
         kernel=describe_choices(layer_choices(config.kernel, encoding, device, dtype)),
         compile=compiled.enabled,
         compile_reason=compiled.reason,
@@ -172,7 +173,7 @@ def _resolve_settings(
     if progress.status.resolved and list_checkpoints(run.checkpoints):
         current, saved = resolved, progress.status.resolved
         resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
-        for name in ("code", "kernel", "compile"):
+        for name in ("code", "processor", "kernel", "compile"):
             before, now = getattr(resolved, name), getattr(current, name)
             if before != now:
                 log.warning("started with %s %s, resuming with %s", name, before, now)

@@ -1,7 +1,9 @@
 """The device that a configuration selects, and the settings of torch that affect results."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from omegaconf import DictConfig
@@ -13,6 +15,16 @@ def select_device(config: DictConfig) -> torch.device:
     """Return the GPU if `trainer.accelerator` allows it and one is available, else the CPU."""
     gpu = config.trainer.accelerator != "cpu" and torch.cuda.is_available()
     return torch.device("cuda" if gpu else "cpu")
+
+
+def processor_name(device: torch.device) -> str:
+    """Return the model name of a GPU or CPU, or the CPU architecture if that is unknown."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
 
 def _machine(run: Run) -> str:
     resolved = run.status.resolved
-    names = (name for name in ("device", "threads") if name in resolved)
+    names = (name for name in ("device", "processor", "threads") if name in resolved)
     return ", ".join(f"{name} {format_setting(resolved[name])}" for name in names)
 
 

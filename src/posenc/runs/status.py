@@ -20,16 +20,17 @@ class ResolvedSettings:
     """Settings that a run resolves when its training starts; see `docs/runs.md` for resumed runs.
 
     They may change the last bits of a result, but are not part of a run's identity. `code` is a
-    digest of the package's source, `threads` the number of CPU threads, and `device` is cpu or
-    cuda. `kernel` names the attention kernel of each layer at the training length and the reason
-    for its choice; `compile` is whether the model is compiled, and `compile_reason` why.
-    `micro_batch_tokens` is None if batches are not split. `parameters` is the model's parameter
-    count.
+    digest of the package's source, `threads` the number of CPU threads, `device` is cpu or cuda,
+    and `processor` the model of that CPU or GPU. `kernel` names the attention kernel of each layer
+    at the training length and the reason for its choice; `compile` is whether the model is
+    compiled, and `compile_reason` why. `micro_batch_tokens` is None if batches are not split.
+    `parameters` is the model's parameter count.
     """
 
     code: str
     threads: int
     device: str
+    processor: str
     kernel: str
     compile: bool
     compile_reason: str

@@ -13,9 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import NAME_PATTERN
-from posenc.runs.lock import lock
+from posenc.runs.lock import is_locked, lock
 from posenc.runs.plan_file import COPY_LOCK
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
 
 COPY_PREFIX = ".copy-"
 
@@ -31,11 +32,11 @@ def reused_experiments(sweep: DictConfig) -> list[str]:
 def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory | None:
     """Return the first finished copy of `run` in `experiments` that has a checkpoint, or None.
 
-    If `run` already exists, returns None.
+    If `run` has been started, returns None.
     """
     from posenc.training.checkpoint import list_checkpoints  # torch is slow to import
 
-    if run.path.exists():
+    if run.path.exists() and not _is_waiting(run):
         return None
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]
     finished = [copy for copy in copies if copy.status().state == "finished"]
@@ -45,15 +46,30 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
 def copy_run(source: RunDirectory, run: RunDirectory) -> None:
     """Copy a run's results, logs and checkpoints, but not its W&B record (`mirror.json`).
 
-    The copy is complete or absent, even if the process is killed. Does nothing if another process
-    has copied the run in the meantime.
+    The copy is complete or absent, even if the process is killed. It replaces a run that was
+    planned but not started. Does nothing if another process has started or copied the run in the
+    meantime.
     """
     folder = run.path.parent
     with lock(folder / COPY_LOCK):
-        for unfinished in folder.glob(f"{COPY_PREFIX}*"):  # left by a process that was killed
-            shutil.rmtree(unfinished)
+        if run.path.exists() and _is_waiting(run):
+            _set_aside_waiting(run)
+        for leftover in folder.glob(f"{COPY_PREFIX}*"):  # also of processes that were killed
+            shutil.rmtree(leftover)
         if not run.path.exists():
             _copy_files(source, run)
+
+
+def _is_waiting(run: RunDirectory) -> bool:
+    """Whether a run has been planned but not started."""
+    return not is_locked(run.lock_file) and run.status() == Status()
+
+
+def _set_aside_waiting(run: RunDirectory) -> None:
+    """Rename the directory of a run that has not been started; keep any other run."""
+    with lock(run.lock_file, timeout=0) as acquired:
+        if acquired and run.status() == Status():
+            run.path.rename(Path(mkdtemp(prefix=COPY_PREFIX, dir=run.path.parent)) / run.name)
 
 
 def _copy_files(source: RunDirectory, run: RunDirectory) -> None:
