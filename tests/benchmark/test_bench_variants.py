@@ -82,6 +82,15 @@ def test_the_flops_of_attention_alone_exclude_linear_layers(variants: Variants) 
     assert forward.flops - attention.flops == 2 * weights * 64
 
 
+def test_attention_alone_has_the_kernel_of_the_layer_that_is_timed(variants: Variants) -> None:
+    passes = "passes=[forward,attention_forward]"
+    attention, forward = variants("encoding=llama4", passes, "train_length=16", "model.layers=4")[
+        ::-1
+    ]
+    assert forward.kernels.split(", ")[0] == attention.kernels and "," not in attention.kernels
+    assert "," in forward.kernels
+
+
 def test_a_label_has_the_overrides_that_differ_within_an_encoding() -> None:
     jobs = [
         ["encoding=rope", "encoding.spectrum.base=10000.0", "model=tiny", "kernel=blocks"],

@@ -51,6 +51,14 @@ def test_labels_name_the_settings_that_differ_between_runs(
     assert all(f"{run['label']} {run['train_length']} 1" in table for run in runs)
 
 
+@pytest.mark.parametrize("encoding", ["smollm3", "command_a"])
+def test_hybrids_are_timed_with_all_of_their_layers(
+    small_job: list[str], capsys: pytest.CaptureFixture[str], encoding: str
+) -> None:
+    words = [*small_job, f"encoding={encoding}", "model.layers=4", "machine.seconds=0.01"]
+    assert main(["plan", *words]) == 0, capsys.readouterr().err
+
+
 def test_the_launcher_sets_the_number_of_concurrent_runs_on_this_machine(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from posenc.inspect.run.attention_sums import (
     AttentionByPosition,
     ScoreRegions,
     distance_edges,
+    head_rows,
     total_variation,
 )
 from posenc.inspect.run.observe import (
@@ -173,6 +174,21 @@ def test_nope_without_content_attends_uniformly(make_model: MakeModel, tokens: T
     for name, curve in zip(MEANS, expected, strict=True):
         mean = getattr(sums, name) / sums.windows
         assert torch.allclose(mean, curve.expand_as(mean)), name
+
+
+@pytest.mark.parametrize("length", [3, TRAIN_LENGTH, 9, LENGTH])
+def test_uniform_attention_does_not_shift_with_the_length_of_the_window(
+    make_model: MakeModel, tokens: Tensor, length: int
+) -> None:
+    model = without_content(make_model("encoding=nope"))
+    sums: dict[int, tuple[AttentionByDistance, AttentionByPosition]] = {}
+    for n in (TRAIN_LENGTH, length):
+        distances = AttentionByDistance(1, HEADS, n, TRAIN_LENGTH if n > TRAIN_LENGTH else n // 2)
+        positions = AttentionByPosition(1, HEADS, n, TRAIN_LENGTH)
+        observe_attention(model, tokens[:, :n], [distances, positions])
+        sums[n] = distances, positions
+    rows = head_rows(*sums[length], sums[TRAIN_LENGTH][0].fractions())
+    assert [row["shift"] for row in rows] == pytest.approx([0.0] * HEADS, abs=1e-12)
 
 
 def test_keys_outside_a_window_are_not_counted(make_model: MakeModel, tokens: Tensor) -> None:

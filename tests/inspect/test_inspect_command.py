@@ -94,6 +94,12 @@ def test_labels_have_the_overrides_that_differ() -> None:
     ]
 
 
+def test_two_training_lengths_are_two_rows() -> None:
+    encodings = inspected_encodings(parse("inspect", ["encoding=rope", "train_length=64,128"]))
+    labels = [inspected.label for inspected in encodings]
+    assert labels == ["rope train_length=64", "rope train_length=128"]
+
+
 @pytest.mark.parametrize(
     ("overrides", "parts"),
     [

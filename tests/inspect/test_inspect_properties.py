@@ -57,6 +57,26 @@ def test_the_earliest_repeat_is_found() -> None:
     assert vectors.first_repeat(rows) == (77, 301)
 
 
+@pytest.mark.parametrize(
+    "name", ["randomized", "rerope", "self_extend", "dual_chunk", "lm_infinite"]
+)
+def test_the_trained_range_is_not_measured_if_tokens_are_rotated_to_other_positions(
+    measured: Measured, name: str
+) -> None:
+    assert measured(name)["out of range at 4L"].value is None
+
+
+def test_randomized_positions_have_the_vectors_or_biases_of_the_inner_encoding(
+    inspected: Build, measured: Measured
+) -> None:
+    assert value(measured("randomized"), vectors.RMS) == pytest.approx(1)
+    assert measured("randomized")["product shift error"].value is None
+    alibi = inspected("randomized", "encoding@encoding.inner=alibi")
+    (repeat,) = vectors.measure_first_repeat(alibi)
+    assert str(repeat.value).startswith("none up to ")
+    assert vectors.measure_magnitude(alibi)[-1].value != 0
+
+
 def test_only_scaled_positions_change_with_the_length_of_the_sequence(measured: Measured) -> None:
     # position 63 is 1 in 64 tokens, 63/255 in 256
     assert value(measured("scaled_integers"), vectors.LENGTH_CHANGE) == pytest.approx(1 - 63 / 255)

@@ -61,7 +61,7 @@ def test_inspecting_a_rotary_run_writes_a_page_tables_and_figures(
     figures = {"attention_by_distance", "attention_by_position", "frequencies"}
     for kind in ("png", "svg", "csv"):
         assert figures <= {path.stem for path in page.parent.glob(f"*.{kind}")}
-    assert not (page.parent / "gates.csv").exists() and "No layer has forget gates" in printed
+    assert not (page.parent / "gates.csv").exists() and "No layer has the forget gates" in printed
     assert all(path.read_bytes() == content for path, content in before.items())
 
     heads = {(int(r["length"]), int(r["layer"]), int(r["head"])): r for r in rows(run, "heads")}

@@ -1,9 +1,11 @@
 """Cached generation equals the uncached computation, also beyond the training length."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from compositions import composed, encoding_params
 from posenc.check.encoding_under_test import EncodingUnderTest, random_tokens
@@ -14,7 +16,7 @@ from posenc.encodings.drope import Drope
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import geometric
 from posenc.model.generation import GrowingSequence, cache_unsupported_reason, generate
-from posenc.model.transformer import Decoder
+from posenc.model.transformer import Decoder, Transformer
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
 RECOMPUTED = {
@@ -54,7 +56,7 @@ def largest_difference(model: Decoder) -> float:
 @pytest.mark.parametrize("name", encoding_params())
 def test_every_encoding_predicts_the_same_with_and_without_a_cache(name: str) -> None:
     model = build(f"encoding={name}")
-    assert (cache_unsupported_reason(model.encoding) is not None) == (name in RECOMPUTED)
+    assert (cache_unsupported_reason(model) is not None) == (name in RECOMPUTED)
     assert largest_difference(model) < 1e-9
 
 
@@ -65,7 +67,7 @@ def test_every_spectrum_predicts_the_same_with_and_without_a_cache(name: str) ->
     config.encoding.inner.spectrum = rope.encoding.spectrum
     config.modules = []
     model = EncodingUnderTest(config, "").build_model({})
-    reason = cache_unsupported_reason(model.encoding)
+    reason = cache_unsupported_reason(model)
     assert (reason is not None) == (name in LENGTH_DEPENDENT_SPECTRA)
     assert largest_difference(model) < 1e-9
 
@@ -79,20 +81,20 @@ def test_a_cache_would_be_wrong_where_none_is_used(monkeypatch: pytest.MonkeyPat
 
 def test_drope_is_recomputed_after_it_is_dropped() -> None:
     model = build("encoding=drope")
-    assert cache_unsupported_reason(model.encoding) is None
+    assert cache_unsupported_reason(model) is None
     model.encoding.set_training_progress(1.0)
-    assert "length" in str(cache_unsupported_reason(model.encoding))
+    assert "length" in str(cache_unsupported_reason(model))
     assert largest_difference(model) < 1e-9
     restored = build("encoding=drope")
     restored.load_state_dict(model.state_dict())
-    assert cache_unsupported_reason(restored.encoding) == cache_unsupported_reason(model.encoding)
+    assert cache_unsupported_reason(restored) == cache_unsupported_reason(model)
 
 
 def test_drope_without_scaling_keeps_its_cache_after_it_is_dropped() -> None:
     model = build("encoding=drope", "encoding.scale=0")
     model.encoding.set_training_progress(1.0)
     assert isinstance(model.encoding, Drope) and model.encoding.dropped
-    assert cache_unsupported_reason(model.encoding) is None
+    assert cache_unsupported_reason(model) is None
     assert largest_difference(model) < 1e-9
 
 
@@ -109,6 +111,22 @@ def test_encodings_and_spectra_outside_posenc_are_recomputed() -> None:
     assert isinstance(frequencies, SinusoidalFrequencies)
     frequencies.spectrum = partial(spectrum)
     assert "not part of posenc" in str(cache_unsupported_reason(rope))
+
+
+def test_a_model_outside_posenc_is_recomputed() -> None:
+    class Centered(Transformer):
+        """Subtracts the mean of each final hidden state."""
+
+        def hidden_states(self, *args: Any, **kwargs: Any) -> Tensor:
+            hidden = super().hidden_states(*args, **kwargs)
+            return hidden - hidden.mean(dim=-1, keepdim=True)
+
+    model = build("encoding=alibi")
+    model.__class__ = Centered
+    with torch.no_grad():
+        model.get_parameter("norm.weight").uniform_()
+    assert "Centered is not part of posenc" in str(cache_unsupported_reason(model))
+    assert largest_difference(model) < 1e-9
 
 
 def test_the_same_seed_draws_the_same_tokens() -> None:

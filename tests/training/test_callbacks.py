@@ -10,21 +10,20 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch.optim.swa_utils import AveragedModel
 
 from posenc.config.compose import Composer, compose
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError
 from posenc.config.identity import identity, run_hash
 from posenc.data.tokenizers import load_tokenizer
 from posenc.encodings.drope import Drope
 from posenc.evaluation.evaluate import load_model
-from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
+from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.run_job import run_job
 from posenc.jobs.validate import validate
 from posenc.runs.run_directory import RunDirectory
-from posenc.training.callbacks import build_callbacks, check_averages
-from posenc.training.checkpoint import latest_checkpoint
+from posenc.training.callbacks import build_callbacks
+from posenc.training.checkpoint import latest_checkpoint, list_checkpoints
 from posenc.training.stop import StopRequest
 
 PlannedRun = Callable[..., RunDirectory]
@@ -250,10 +249,12 @@ def test_averaged_weights_are_evaluated_without_the_encoding_that_drope_has_drop
     assert isinstance(model.encoding, Drope) and model.encoding.dropped
 
 
-def test_a_run_whose_average_has_never_been_updated_fails() -> None:
-    callback = pl.callbacks.EMAWeightAveraging(update_starting_at_step=100)
-    callback._average_model = AveragedModel(torch.nn.Linear(1, 1))
-    with pytest.raises(RunError, match="EMAWeightAveraging has averaged no weights"):
-        check_averages([callback])
-    callback._average_model.update_parameters(torch.nn.Linear(1, 1))
-    check_averages([callback])
+def test_a_run_whose_average_has_never_been_updated_fails_whenever_it_is_run(
+    planned: PlannedRun,
+) -> None:
+    target = "pytorch_lightning.callbacks.EMAWeightAveraging"
+    run = planned(f"+callbacks.ema._target_={target}", "+callbacks.ema.update_starting_at_step=100")
+    for _ in range(2):
+        assert run_job(run, 1, [], StopRequest(lambda: True)) == FAILED
+        assert "EMAWeightAveraging has averaged no weights" in str(run.status().error)
+    assert not list_checkpoints(run.checkpoints) and not run.rows()

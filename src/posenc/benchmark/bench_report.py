@@ -123,14 +123,19 @@ def describe_setup(rows: Sequence[Row]) -> str:
     def values(key: str) -> str:
         return " or ".join(dict.fromkeys(str(row[key]) for row in rows))
 
-    first, model = rows[0], rows[0]["model_config"]
+    first = rows[0]
+    models = dict.fromkeys(_describe_model(row["model_config"]) for row in rows)
     return (
         f"{first['device']}, {plural(first['threads'], 'thread')}, torch {first['torch']},"
-        f" {first['date']}: width {model['width']}, {plural(model['layers'], 'layer')},"
-        f" {plural(model['heads'], 'head')}, vocabulary {values('vocab_size')},"
+        f" {first['date']}: {' or '.join(models)}, vocabulary {values('vocab_size')},"
         f" {values('batch_tokens')} tokens per pass,"
         f" {values('precision')}, {plural(first['rounds'], 'round')}"
     )
+
+
+def _describe_model(model: Mapping[str, Any]) -> str:
+    layers, heads = plural(model["layers"], "layer"), plural(model["heads"], "head")
+    return f"width {model['width']}, {layers}, {heads}"
 
 
 def _markdown(rows: Sequence[Row], command: str, about: Mapping[str, Any]) -> str:

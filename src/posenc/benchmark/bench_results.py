@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.timing import matmul_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
@@ -81,7 +82,7 @@ def _settings(variant: Variant) -> Row:
         "batch_tokens": config.batch_tokens,
         "vocab_size": config.vocab_size,
         "precision": config.precision,
-        "compile": is_compiled(config),
+        "compile": is_compiled(config) and variant.pass_ not in ATTENTION_PASSES,
     }
 
 

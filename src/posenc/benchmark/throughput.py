@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from posenc.attention.precision import autocast
-from posenc.model.build import build_meta_model, build_model, check_memory
+from posenc.encodings.base import Encoding
+from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
 from posenc.model.device import fixed_numerics
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.runs.hardware import cores, gpus
@@ -96,10 +97,13 @@ class ThisMachine(Machine):
     ) -> Throughput:
         """Return the measured FLOP/s of passes through at most MAX_TIMED_LAYERS layers.
 
-        Raises ConfigError if the weights of these layers exceed this machine's memory.
+        If layers may have different encodings, all layers are timed. Raises ConfigError if the
+        weights of the timed layers exceed this machine's memory.
         """
         config = copy.deepcopy(config)
-        config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
+        encoding = build_encoding(config, list(config.modules))
+        if type(encoding).at_layer is Encoding.at_layer:
+            config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // (self.concurrent_runs * config.devices)))
         model = build_model(config, vocab_size).to("cuda" if self.has_gpu else "cpu")

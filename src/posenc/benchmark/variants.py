@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from omegaconf import DictConfig
 
 from posenc.attention import UnsupportedKernelError
@@ -12,14 +11,13 @@ from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
-from posenc.jobs.validate import verify
+from posenc.jobs.validate import validate_model, validate_optimizer, verify
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
-from posenc.training.optimizer import optimizer_factory
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
-"""Keys that tables show in columns or titles, and that are therefore not part of a label."""
+"""Keys that a benchmark's tables show in columns or titles, and that are not part of a label."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +92,10 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
     """
     sequences_per_step(config)  # raises ConfigError if batch_tokens is invalid
     check_accelerator(config)
-    optimizer = optimizer_factory(config)
-    try:
-        optimizer(torch.nn.Linear(1, 1))  # only to validate its parameters
-    except ValueError as error:
-        raise ConfigError(f"optimizer: {error}") from None
+    validate_optimizer(config)
     device, dtype = select_device(config), attention_dtype(config.precision)
     verify(config, build_encoding(config, list(config.modules)), verified)
+    validate_model(config, config.vocab_size, verified)
     model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:
@@ -108,31 +103,44 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
             f"train_length={config.train_length} exceeds the encoding's limit of {limit} positions"
         )
     choices = layer_choices(config.kernel, model.encoding, device, dtype)
-    kernels = auto_kernels = _names(choices)
+    auto_choices, length = choices, config.train_length
     if config.kernel != "auto":
-        auto_kernels = _names(layer_choices("auto", model.encoding, device, dtype))
-    reason, length = describe_choices(choices), config.train_length
+        auto_choices = layer_choices("auto", model.encoding, device, dtype)
     flops = dict.fromkeys(PASSES, model_flops(model, length)) | dict.fromkeys(
         ATTENTION_PASSES, forward_flops(0, 1, config.model.width, length)
     )
-    return [
-        Variant(label, config, pass_, kernels, reason, auto_kernels, flops[pass_])
-        for pass_ in config.passes
-    ]
+    variants = []
+    for pass_ in config.passes:
+        num_layers = 1 if pass_ in ATTENTION_PASSES else len(choices)  # these time layer 0 only
+        timed, auto = choices[:num_layers], auto_choices[:num_layers]
+        variants.append(
+            Variant(
+                label=label,
+                config=config,
+                pass_=pass_,
+                kernels=_names(timed),
+                kernel_reason=describe_choices(timed),
+                auto_kernels=_names(auto),
+                flops_per_token=flops[pass_],
+            )
+        )
+    return variants
 
 
 def _names(choices: Sequence[KernelChoice]) -> str:
     return ", ".join(dict.fromkeys(choice.name for choice in choices))
 
 
-def variant_labels(encodings: Sequence[str], jobs: Sequence[Sequence[str]]) -> list[str]:
+def variant_labels(
+    encodings: Sequence[str], jobs: Sequence[Sequence[str]], omitted: Sequence[str] = COLUMN_KEYS
+) -> list[str]:
     """Return a label for each job: its encoding and the overrides that vary for that encoding.
 
-    For example, two RoPE jobs are `rope spectrum.base=10000` and `rope spectrum.base=500000`,
-    while a single ALiBi job is `alibi`.
+    Labels do not include the keys in `omitted`. For example, two RoPE jobs are
+    `rope spectrum.base=10000` and `rope spectrum.base=500000`, while a single ALiBi job is `alibi`.
     """
     overrides = [
-        {key: value for key, _, value in (o.partition("=") for o in job) if key not in COLUMN_KEYS}
+        {key: value for key, _, value in (o.partition("=") for o in job) if key not in omitted}
         for job in jobs
     ]
     labels = []

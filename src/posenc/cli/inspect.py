@@ -113,7 +113,8 @@ def inspected_encodings(arguments: Arguments) -> "list[InspectedEncoding]":
     from posenc.benchmark.variants import variant_labels  # imports torch, after typos are reported
     from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
-    labels = variant_labels([config.choices.encoding for config in configs], jobs)
+    names = [config.choices.encoding for config in configs]
+    labels = variant_labels(names, jobs, omitted=["encoding"])
     return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]
 
 

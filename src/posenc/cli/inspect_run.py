@@ -16,6 +16,7 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import load_model
 from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+from posenc.inspect.run.equal_tokens import last_repeated
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
@@ -111,7 +112,7 @@ def _lengths(encoding: Encoding, train_length: int, requested: list[int] | None)
 def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     """Return the token ids of the sentence, or the reason why the model cannot process it.
 
-    Raises ConfigError if the sentence is too long to analyze.
+    Raises ConfigError if the sentence is too long to analyze, or has no token that occurs twice.
     """
     if isinstance(data.tokenizer, SymbolTokenizer):
         return "The model was trained on the symbols of a task, not on text."
@@ -124,4 +125,5 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
         return f"The sentence has {len(tokens)} tokens, but the encoding supports at most {limit}."
+    last_repeated(tokens)
     return tokens

@@ -11,22 +11,25 @@ from posenc.attention.choice import layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
 from posenc.config.components import build, check
-from posenc.config.errors import ConfigError, first_line, plural
+from posenc.config.errors import ConfigError, describe_error, first_line, plural
 from posenc.config.settings import COMPONENTS, evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
+from posenc.config.user_code import definition_location, error_location
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.model.build import build_encoding
-from posenc.model.device import check_accelerator, select_device
+from posenc.model.build import build_encoding, build_meta_model, build_model
+from posenc.model.device import check_accelerator, fixed_numerics, select_device
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
 
 VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 """The settings that determine an encoding and its dtypes."""
+MAX_VERIFIED_PARAMETERS = 50_000_000
+"""Larger models of a user would take seconds to build and are not verified."""
 
 
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
@@ -65,17 +68,69 @@ def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
         verified.add(settings)
 
 
+def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
+    """Call a user's model on a tiny input; raise ConfigError if it fails.
+
+    Skips models of more than MAX_VERIFIED_PARAMETERS, and one whose settings are in `verified`;
+    otherwise adds them to it.
+    """
+    settings = f"{vocab_size} {OmegaConf.to_yaml(OmegaConf.masked_copy(config, ['model']))}"
+    if settings in verified:
+        return
+    verified.add(settings)
+    meta_model = build_meta_model(config, vocab_size)
+    definition, size = type(meta_model), meta_model.parameter_count()
+    if definition.__module__.startswith("posenc.") or size > MAX_VERIFIED_PARAMETERS:
+        return
+    tokens = torch.zeros(2, min(4, config.train_length), dtype=torch.long)
+    scored = tokens.bool()
+    scored[:, -1] = True
+    try:
+        with torch.random.fork_rng(devices=[]), fixed_numerics(), torch.no_grad():
+            model = build_model(config, vocab_size).eval()
+            shapes = {
+                "losses(tokens, targets)": (model.losses(tokens, tokens), tokens.shape),
+                "hidden_states(tokens, scored=mask)": (
+                    model.hidden_states(tokens, scored=scored),
+                    (len(tokens), config.model.width),
+                ),
+            }
+    except ConfigError:
+        raise
+    except Exception as error:  # a user's model may raise anything
+        location = error_location(error, [definition]) or definition_location(definition)
+        raise ConfigError(f"{location}: {definition.__name__}: {describe_error(error)}") from error
+    for call, (output, shape) in shapes.items():
+        if output.shape != torch.Size(shape):
+            raise ConfigError(
+                f"{definition_location(definition)}: {definition.__name__}: {call} has the shape"
+                f" {list(output.shape)}, not {list(shape)}, for {len(tokens)} windows with one"
+                f" scored token each"
+            )
+
+
 def _validate_optimization(config: DictConfig) -> None:
     """Take one step with the optimizer and the schedule, on a tiny model."""
-    total, model = training_steps(config).total, torch.nn.Linear(1, 1)
-    build_optimizer = optimizer_factory(config)
-    optimizer = _as_config_error("optimizer", lambda: build_optimizer(model))
+    total, optimizer = training_steps(config).total, validate_optimizer(config)
     schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     scheduler = _as_config_error("schedule", lambda: build_scheduler(schedule, optimizer, total))
+    _as_config_error("optimizer", optimizer.step)
+    _as_config_error("schedule", scheduler.step)
+
+
+def validate_optimizer(config: DictConfig) -> torch.optim.Optimizer:
+    """Return the optimizer of a tiny model, after a step. Raises ConfigError if that fails."""
+    model, build_optimizer = torch.nn.Linear(1, 1), optimizer_factory(config)
+    optimizer = _as_config_error("optimizer", lambda: build_optimizer(model))
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ConfigError(
+            f"optimizer={config.optimizer._target_} returns {type(optimizer).__name__}, which is"
+            f" not a torch.optim.Optimizer"
+        )
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     _as_config_error("optimizer", optimizer.step)
-    _as_config_error("schedule", scheduler.step)
+    return optimizer
 
 
 def validate_devices(config: DictConfig, devices: int) -> None:

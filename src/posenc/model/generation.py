@@ -8,12 +8,12 @@ without a cache, at any length, if no token depends on later tokens or on their 
 `prefix_consistent`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from posenc.attention.reference import AttentionInputs, attend_rows
 from posenc.encodings.base import Encoding
@@ -21,7 +21,7 @@ from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.model.block import Block
 from posenc.model.transformer import Decoder
 
-LIBRARY = "posenc.encodings"
+LIBRARIES = ("posenc.", "torch.")
 
 
 class LayerCache(NamedTuple):
@@ -42,7 +42,7 @@ class GrowingSequence:
 
     def __init__(self, model: Decoder) -> None:
         self.model = model
-        self.use_cache = cache_unsupported_reason(model.encoding) is None
+        self.use_cache = cache_unsupported_reason(model) is None
         self.tokens = torch.empty(0, 0, dtype=torch.long, device=model.device)
         self._layers: list[LayerCache] = []
 
@@ -89,24 +89,23 @@ def _attend_last(
         return attend_rows(encoding, inputs, slice(start, length), slice(0, length))
 
 
-def cache_unsupported_reason(encoding: Encoding) -> str | None:
+def cache_unsupported_reason(model: nn.Module) -> str | None:
     """Return why keys and values cannot be reused when the sequence grows, or None if they can.
 
-    They can be reused with posenc's own encodings if no token depends on later tokens or on their
-    number, which posenc's tests verify. For other encodings, this has not been verified beyond the
-    training length.
+    They can be reused with posenc's own models and encodings if no token depends on later tokens or
+    on their number, which posenc's tests verify. Other models may compute something else from the
+    same layers, and other encodings have not been verified beyond the training length.
     """
-    for module in encoding.modules():
+    for module in model.modules():
+        definition: Callable[..., object] = type(module)
         if isinstance(module, SinusoidalFrequencies):
             definition = module.spectrum
             while isinstance(definition, partial):
                 definition = definition.func
-        elif isinstance(module, Encoding):
-            definition = type(module)
-        else:
-            continue
-        if not f"{definition.__module__}.".startswith(f"{LIBRARY}."):
+        if not definition.__module__.startswith(LIBRARIES):
             return f"{definition.__module__}.{definition.__qualname__} is not part of posenc"
+        if not isinstance(module, Encoding):
+            continue
         for limitation in ("causal", "prefix_consistent"):
             if limitation in module.limitations:
                 return module.limitations[limitation]

@@ -19,7 +19,7 @@ from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.jobs.job_config import compose_sweep_jobs
-from posenc.jobs.validate import validate, validate_data, validate_devices
+from posenc.jobs.validate import validate, validate_data, validate_devices, validate_model
 from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
@@ -149,6 +149,7 @@ def _prepare_data(
 ) -> dict[str, tuple[Dataset, int]]:
     """Return the data of each configuration, and the number of parameters of its model."""
     datasets: dict[str, Dataset] = {}
+    verified_models: set[str] = set()
     prepared = {}
     for key, config in configs.items():
         data_key = str([config[name] for name in ("data", "tokenizer", "cache_dir")])
@@ -156,6 +157,7 @@ def _prepare_data(
             datasets[data_key] = build_data(config, on_progress)
         data = datasets[data_key]
         validate_data(config, data)
+        validate_model(config, data.vocab_size, verified_models)
         parameters = build_meta_model(config, data.vocab_size, encodings[key]).parameter_count()
         if local:
             check_memory(parameters)

@@ -16,7 +16,7 @@ from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import RepeatedBatch, micro_batch_loader
-from posenc.training.callbacks import CallbackMetrics, build_callbacks, check_averages
+from posenc.training.callbacks import CallbackMetrics, build_callbacks
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
 from posenc.training.module import LanguageModel, validation_loss
@@ -69,7 +69,6 @@ def fit(session: Session, training_fraction: float) -> bool:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
     if trainer.global_step < steps.total and not recorder.stopped_early:
         return False
-    check_averages(callbacks)
     if recorder.stopped_early:
         log.info("a callback ended training after step %d", trainer.global_step)
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)

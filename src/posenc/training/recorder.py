@@ -17,7 +17,7 @@ from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import RowsDigest, append_jsonl, flush_to_disk
 from posenc.runs.run_directory import STOPPED_EARLY
-from posenc.training.callbacks import MONITORED, CallbackMetrics
+from posenc.training.callbacks import MONITORED, CallbackMetrics, check_averages
 from posenc.training.checkpoint import (
     METRICS_DIGEST,
     Checkpoint,
@@ -96,7 +96,10 @@ class Recorder(pl.Callback):
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.kept_steps:
             self._save(trainer, step, save_weights, weights_only=True)
-        if save or stop or self.stopped_early or step == self.steps.total:
+        ended = self.stopped_early or step == self.steps.total
+        if ended:
+            check_averages(self.callbacks)
+        if save or stop or ended:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()
             self.session.log_metrics(self._unlogged_rows)

@@ -115,7 +115,7 @@ def scores_by_offset(inspected: InspectedEncoding) -> Tensor | None:
             x = sample.expand(1, points.shape[1], -1)
             k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
             total += last_query_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
-    except ValueError:
+    except Exception:  # a user's encoding may raise anything for coordinates
         return None
     scores = (total[:-1] - total[-1]) / len(content)
     return None if scores.abs().max() == 0 else scores.view(len(offsets), -1)

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from posenc.config.errors import plural
+import torch
+
+from posenc.check import verify_encoding
+from posenc.check.hook_definitions import user_encodings
+from posenc.config.errors import ConfigError, describe_error, plural
 from posenc.inspect.encoding import (
     attention_cost,
     extrapolation,
@@ -11,6 +15,7 @@ from posenc.inspect.encoding import (
     vector_properties,
 )
 from posenc.inspect.encoding.encoding_figures import SECTIONS, encoding_figures
+from posenc.inspect.encoding.hook_outputs import last_query_scores, random_content
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding, PropertyValue
 from posenc.inspect.encoding.low_precision import errors_by_position
 from posenc.inspect.inspection import (
@@ -58,7 +63,8 @@ MATRIX_NOTE = (
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
     " position or distance. Score shift error: the maximum change of a score if all positions shift"
     " by 1,000, or as far as the maximum length allows. Equal at: the expected score between a"
-    " token and an identical token at that distance, mean over heads. Windows: the number of"
+    " token and an identical token at that distance (4L: the longest distance in a window of 4L"
+    " tokens), mean over heads. Windows: the number of"
     " nearest tokens that receive 90% of the attention weight in a window of 4L tokens if only"
     " positions matter; minimum and maximum over heads. In both, a maximum length below 4L"
     " replaces 4L."
@@ -90,7 +96,12 @@ SEED_TOLERANCE = 1e-5
 def inspect_encodings(
     encodings: Sequence[InspectedEncoding], on_progress: Callable[[str], None]
 ) -> InspectionResults:
-    """Measure all encodings; `on_progress` is called with a description of each step."""
+    """Measure all encodings; `on_progress` is called with a description of each step.
+
+    Before that, raises ConfigError for a mistake in a user's encoding.
+    """
+    for inspected in encodings:
+        _verify_user_encoding(inspected)
     results: dict[str, PropertyValues] = {}
     for inspected in encodings:
         on_progress(f"measuring {inspected.label}")
@@ -114,6 +125,22 @@ def inspect_encodings(
         figures=encoding_figures(encodings),
         finding=_finding(results),
     )
+
+
+def _verify_user_encoding(inspected: InspectedEncoding) -> None:
+    """Raise ConfigError for a mistake in a user's encoding, also one that needs long sequences."""
+    if not user_encodings(inspected.encoding):
+        return
+    verify_encoding(inspected.encoding, torch.float32)
+    length = inspected.extrapolation_length
+    try:
+        content = random_content(inspected, length)
+        last_query_scores(inspected.encoding, *content, inspected.positions(length))
+    except Exception as error:  # a user's encoding may raise anything
+        raise ConfigError(
+            f"{inspected.label}: {describe_error(error)}, for a sequence of {length} tokens; if the"
+            f" encoding cannot encode them, return its limit from max_length()"
+        ) from error
 
 
 def _finding(results: Mapping[str, PropertyValues]) -> str:
@@ -235,9 +262,11 @@ def _linearity(residuals: list[Value]) -> Value:
     return _yes_or_no(largest < LINEAR_TOLERANCE, 0.0 if largest < LINEAR_TOLERANCE else largest)
 
 
-def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> str:
-    if out_of_range is None:
+def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> Value:
+    if finite is None:  # 4L exceeds the maximum length
         return _yes_or_no(False, max_length)
+    if out_of_range is None:
+        return None if finite == 1 else _yes_or_no(False, None)
     return _yes_or_no(finite == 1 and out_of_range == 0, out_of_range)
 
 

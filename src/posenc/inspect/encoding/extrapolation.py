@@ -10,6 +10,7 @@ import math
 from torch import Tensor
 
 from posenc.encodings.frequencies import SinusoidalFrequencies
+from posenc.encodings.randomized import Randomized
 from posenc.inspect.encoding.hook_outputs import (
     bias_by_distance,
     find_sinusoidal_frequencies,
@@ -46,6 +47,9 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> PropertyValue:
     """Return the fraction of frequencies, channels or heads outside the trained range."""
+    layer = inspected.encoding.at_layer(0)
+    if layer.overrides("rotation_index") or _has_random_positions(inspected):
+        return PropertyValue(None, "the positions are not those of the tokens")
     sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
         exceeded, incomplete = new_angles(sinusoids, inspected, test_length)
@@ -61,6 +65,10 @@ def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> Pr
     if trained is None or extended is None:
         return PropertyValue(0.0, "no position vectors or biases")
     return _fraction(exceeds_trained_range(trained, extended), kind)
+
+
+def _has_random_positions(inspected: InspectedEncoding) -> bool:
+    return any(isinstance(module, Randomized) for module in inspected.encoding.modules())
 
 
 def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:

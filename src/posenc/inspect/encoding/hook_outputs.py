@@ -32,15 +32,27 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
     A position vector is what the encoding adds to a token embedding, or an all-ones query vector of
     the first head after rotation. If the encoding both adds and rotates, it is the concatenation.
     """
-    tokens = pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
-    geometry, layer = encoding.geometry, encoding.at_layer(0)
-    zeros = torch.zeros(1, tokens, geometry.width, dtype=torch.float64)
-    parts = [encoding.embed(zeros, pos)[0]] if encoding.overrides("embed") else []
+    geometry, layer, added = encoding.geometry, encoding.at_layer(0), added_vectors(encoding, pos)
+    parts = [] if added is None else [added]
     if layer.overrides("rotate"):
-        ones = zeros.new_ones(1, geometry.heads, tokens, geometry.head_width)
+        tokens = _num_tokens(pos)
+        ones = torch.ones(1, geometry.heads, tokens, geometry.head_width, dtype=torch.float64)
+        zeros = torch.zeros(1, tokens, geometry.width, dtype=torch.float64)
         rotated, _ = layer.rotate(zeros, ones, ones, pos)
         parts.append(rotated[0, 0])
     return torch.cat(parts, dim=-1) if parts else None
+
+
+@torch.no_grad()
+def added_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
+    """Return what the encoding adds to the embeddings of tokens [T, D], or None if it is zero."""
+    zeros = torch.zeros(1, _num_tokens(pos), encoding.geometry.width, dtype=torch.float64)
+    added = encoding.embed(zeros, pos)[0]
+    return added if added.any() else None
+
+
+def _num_tokens(pos: Tensor) -> int:
+    return pos.shape[-1] if pos.ndim == 1 else pos.shape[-2]
 
 
 @torch.no_grad()
@@ -57,6 +69,7 @@ def bias_by_distance(
     q = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
     rows, keys = slice(tokens - 1, tokens), slice(0, tokens)
     pos = positions_at(inspected.positions(length), keys)
+    inspected.encoding.embed(x, pos)  # draws the random positions of this forward pass
     bias = score_bias(inspected.encoding.at_layer(0), x, q, q, pos, rows, keys)
     return None if bias is None else bias[0, :, 0].flip(-1)
 

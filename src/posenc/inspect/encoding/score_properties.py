@@ -15,8 +15,8 @@ from posenc.attention.reference import attention_weights, visible_keys
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import (
+    added_vectors,
     last_query_scores,
-    position_vectors,
     random_content,
     random_normal,
 )
@@ -59,10 +59,9 @@ def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 
 def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> PropertyValue:
-    if not inspected.encoding.overrides("embed"):
+    p, shifted = (added_vectors(inspected.encoding, n) for n in (pos, pos + shift))
+    if p is None or shifted is None:
         return PropertyValue(None, "nothing is added to token embeddings")
-    p, shifted = (position_vectors(inspected.encoding, n) for n in (pos, pos + shift))
-    assert p is not None and shifted is not None
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
     description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
     return PropertyValue(change.item(), description)
@@ -80,7 +79,7 @@ def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
                 last_query_scores(inspected.encoding, *content, points)
                 for points in (grid, grid + 7.0, stretched_grid)
             )
-        except ValueError as error:
+        except Exception as error:  # a user's encoding may raise anything for coordinates
             reasons.append(f"{axes} axes are not supported: {one_line(error)}")
             continue
         if (scores - stretched).abs().max() == 0:

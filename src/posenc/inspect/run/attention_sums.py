@@ -112,15 +112,16 @@ def head_rows(
 ) -> list[Row]:
     """Return a row for each head, with means over the queries that `distances` includes.
 
-    `shift` compares attention at distances below L/2, or below the length of the windows if that is
-    less, with `at_train_length` [layers, H, L], the fractions in windows of L.
+    `shift` compares attention at distances below L/2, or below half the length of the windows if
+    that is less, with `at_train_length` [layers, H, L], the fractions in windows of L. All these
+    queries have keys at these distances.
     """
     fractions = distances.fractions()
     means = {
         name: getattr(positions, name)[..., distances.first_query :].mean(-1) / positions.windows
         for name in MEANS
     }
-    num_distances = max(1, min(at_train_length.shape[-1] // 2, fractions.shape[-1]))
+    num_distances = max(1, min(at_train_length.shape[-1], fractions.shape[-1]) // 2)
     shift = total_variation(at_train_length, fractions, num_distances)
     nearest = {"self": fractions[..., 0], "previous": fractions[..., 1]}
     columns = {**means, **nearest, "shift": shift}

@@ -91,10 +91,6 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     in a sentence that consists of this token only. Raises ConfigError if no token is repeated.
     """
     positions = last_repeated(tokens)
-    if positions is None:
-        raise ConfigError(
-            "sentence: no token occurs twice; repeat a word, as in 'The dog chased another dog'"
-        )
     windows = torch.stack([tokens, tokens[positions[0]].expand_as(tokens)])
     earlier, later = (torch.tensor([position, position]) for position in positions)
     pairs = TokenPairs(torch.arange(2), earlier, later)
@@ -145,10 +141,15 @@ def text_rows(
     ]
 
 
-def last_repeated(tokens: Tensor) -> tuple[int, int] | None:
-    """Return the first and last positions of the last token that occurs more than once, if any."""
+def last_repeated(tokens: Tensor) -> tuple[int, int]:
+    """Return the first and last positions of the last token that occurs more than once.
+
+    Raises ConfigError if there is none.
+    """
     for position in range(len(tokens) - 1, 0, -1):
         positions = (tokens == tokens[position]).nonzero().flatten()
         if len(positions) > 1:
             return int(positions[0]), int(positions[-1])
-    return None
+    raise ConfigError(
+        "sentence: no token occurs twice; repeat a word, as in 'The dog chased another dog'"
+    )

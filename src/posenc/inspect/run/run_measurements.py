@@ -106,4 +106,4 @@ def _measure_attention(
         "No layer has rotary frequencies to analyze (RoPE, PoPE or a variant, with one rotation).",
     )
     gate_rows = [row for layer in gates for row in layer.rows(length)]
-    results.add("gates", gate_rows, "No layer has forget gates that depend on tokens.")
+    results.add("gates", gate_rows, "No layer has the forget gates of FoX or CABLE.")

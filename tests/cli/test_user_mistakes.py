@@ -1,0 +1,147 @@
+"""A mistake in a user's own model, optimizer or encoding gives one message, not a traceback."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from posenc.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+MODELS = """
+from posenc.model.transformer import Transformer
+
+
+class MissingAttribute(Transformer):
+    def hidden_states(self, tokens, pos=None, scored=None):
+        return super().hidden_states(tokens, pos, scored) * self.gain
+
+
+class WithoutScored(Transformer):
+    def hidden_states(self, tokens, pos=None):
+        return super().hidden_states(tokens, pos)
+
+
+class IgnoresScored(Transformer):
+    def hidden_states(self, tokens, pos=None, scored=None):
+        return super().hidden_states(tokens, pos)
+"""
+OPTIMIZERS = """
+import torch
+
+
+class NeedsRho(torch.optim.SGD):
+    def __init__(self, params, rho):
+        super().__init__(params, lr=rho)
+
+
+def number(model):
+    return 3
+"""
+ENCODINGS = """
+import torch
+from posenc.encodings.base import Encoding
+
+
+class Table(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.table = torch.nn.Parameter(torch.randn(geometry.train_length, geometry.width))
+
+    def embed(self, x, pos):
+        return x + self.table[pos.long()].to(x.dtype)
+
+
+class LimitedTable(Table):
+    def max_length(self):
+        return len(self.table)
+
+
+class WrongShape(Encoding):
+    def bias(self, head, distance, pos_q):
+        return torch.zeros(5, 7)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in a folder with the modules above and a config for each of their classes."""
+    sources = {"model": MODELS, "optimizer": OPTIMIZERS, "encoding": ENCODINGS}
+    for group, source in sources.items():
+        module = f"own_{group}"
+        (tmp_path / f"{module}.py").write_text(source)
+        folder = tmp_path / "my_conf" / group
+        folder.mkdir(parents=True)
+        for line in source.splitlines():
+            if line.startswith(("class ", "def ")):
+                name = line.split()[1].split("(")[0]
+                defaults = "defaults: [tiny, _self_]\n" if group == "model" else ""
+                text = f"# {name}\n{defaults}_target_: {module}.{name}\n"
+                (folder / f"{name.lower()}.yaml").write_text(text)
+                if group == "optimizer":
+                    (folder / f"{name.lower()}.yaml").write_text(f"{text}_partial_: true\n")
+        sys.modules.pop(module, None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def call(command: str, *overrides: str) -> tuple[int, str, str]:
+        code = main([command, "--config-dir", "my_conf", *overrides])
+        output = capsys.readouterr()
+        assert "Traceback" not in output.err
+        return code, output.out, output.err
+
+    return call
+
+
+@pytest.mark.parametrize("command", ["train", "plan"])
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    [
+        ("missingattribute", ["own_model.py, line 7: MissingAttribute", "AttributeError", "gain"]),
+        ("withoutscored", ["WithoutScored: TypeError", "scored"]),
+        ("ignoresscored", ["scored=mask) has the shape [2, 4, 32], not [2, 32]"]),
+    ],
+)
+def test_a_model_that_cannot_be_called_is_an_error_before_training(
+    run: Run, small_job: list[str], command: str, model: str, parts: list[str]
+) -> None:
+    code, _, error = run(command, f"model={model}", *small_job)
+    assert code == 2 and all(part in error for part in parts), error
+    assert not list(Path("outputs").glob("*/*/config.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "part"),
+    [("needsrho", "rho"), ("number", "own_optimizer.number returns int, which is not a torch")],
+)
+def test_an_optimizer_that_cannot_be_built_is_an_error(
+    run: Run, small_job: list[str], optimizer: str, part: str
+) -> None:
+    small_model = [override for override in small_job if override.startswith("model.")]
+    for command, overrides in (("train", small_job), ("bench", small_model)):
+        code, _, error = run(command, f"optimizer={optimizer}", *overrides)
+        assert code == 2 and part in error, error
+
+
+def test_bench_names_an_option_that_an_optimizer_rejects(run: Run) -> None:
+    code, _, error = run("bench", "optimizer=adamw", "+optimizer.foreach=true")
+    assert code == 2 and "foreach" in error
+
+
+def test_an_encoding_that_fails_beyond_the_training_length_is_an_error_of_inspect(
+    run: Run,
+) -> None:
+    code, _, error = run("inspect", "encoding=table", "train_length=100", "model.width=32")
+    assert code == 2 and "IndexError" in error and "max_length()" in error
+    code, _, error = run("inspect", "encoding=wrongshape", "model.width=32")
+    assert code == 2 and "own_encoding.py" in error and "WrongShape" in error
+    assert not Path("outputs").exists()
+
+
+def test_an_encoding_that_supports_no_coordinates_is_inspected(run: Run) -> None:
+    code, printed, _ = run(
+        "inspect", "encoding=limitedtable", "train_length=32", "model.width=32", "model.heads=4"
+    )
+    assert code == 0 and "limitedtable" in printed
