@@ -255,7 +255,21 @@ def test_the_name_of_a_custom_swap_has_a_hash_of_its_list(
     assert custom_swap_name(text) == name
 
 
-def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> None:
+@pytest.fixture
+def run_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[RunDirectory], None]:
+    """Runs a job like a process of a sweep, which imports a copy of the code without `conf/`."""
+
+    def run(directory: RunDirectory) -> None:
+        with monkeypatch.context() as context:
+            context.setattr("posenc.config.paths._PACKAGE", tmp_path / "copy" / "posenc")
+            assert job([str(directory.path)]) == FINISHED, directory.status().error
+
+    return run
+
+
+def test_a_run_measures_its_swaps_once(
+    small_job: list[str], run_job: Callable[[RunDirectory], None]
+) -> None:
     few = ["tokens=384", "validation.every_tokens=null", "evaluation.factors=[1]"]
     overrides = [
         *small_job,
@@ -264,7 +278,7 @@ def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> 
         "evaluation.swaps=[none,pi,'window size=9']",
     ]
     run = plan([overrides], [], "test", print)[0].run
-    assert job([str(run.path)]) == FINISHED, run.status().error
+    run_job(run)
     assert {row["swap"] for row in run.rows()} == {None, "pi", "window size=9"}
     assert len(run.rows()) == 6
     before = run.evaluation_file.read_bytes()
@@ -276,7 +290,7 @@ def test_a_run_measures_its_swaps_once(small_job: list[str], tmp_path: Path) -> 
 
 
 def test_a_custom_swap_is_measured_again_after_an_edit_that_keeps_its_name(
-    small_job: list[str], tmp_path: Path
+    small_job: list[str], tmp_path: Path, run_job: Callable[[RunDirectory], None]
 ) -> None:
     file = tmp_path / "conf" / "evaluation" / "swap" / "mine.yaml"
     file.parent.mkdir(parents=True)
@@ -288,11 +302,11 @@ def test_a_custom_swap_is_measured_again_after_an_edit_that_keeps_its_name(
         return plan([job_overrides], [tmp_path / "conf"], "test", print)[0].run
 
     run = run_with("position_interpolation")
-    assert job([str(run.path)]) == FINISHED, run.status().error
+    run_job(run)
     (before,) = (row for row in run.rows() if row["protocol"] == "nonoverlapping")
     assert run_with("position_interpolation").status().state == "finished"
     assert run_with("ntk").status().state == "pending"
-    assert job([str(run.path)]) == FINISHED, run.status().error
+    run_job(run)
     (after,) = (row for row in run.rows() if row["protocol"] == "nonoverlapping")
     assert before["swap"] == after["swap"] == "mine factor=2"
     assert before["loss"] != after["loss"]

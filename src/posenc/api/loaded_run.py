@@ -95,10 +95,10 @@ class LoadedRun:
         text, or is a newline with tokenizer=word.
 
         Keys and values of earlier tokens are cached; every prediction equals that of the model on
-        the whole sequence. For encodings outside posenc, and if a token's output depends on how
-        many tokens follow it (as with dynamic NTK scaling or randomized positions), nothing is
-        cached and each prediction processes the whole sequence. Raises ConfigError if the encoding
-        does not support that many tokens.
+        the whole sequence. For models and encodings outside posenc, and if a token's output depends
+        on how many tokens follow it (as with dynamic NTK scaling or randomized positions), nothing
+        is cached and each prediction processes the whole sequence. Raises ConfigError if the
+        encoding does not support that many tokens.
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)

@@ -10,7 +10,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.paths import SWAP_GROUP, option_files
 from posenc.config.user_sources import source_hashes
 from posenc.config.values import canonical
 
@@ -60,15 +59,11 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
 
 
-def custom_swap_digest(
-    name: str | None, node: DictConfig | None, modules: Sequence[str]
-) -> str | None:
-    """Return a hash of the definition of a swap from outside `conf/`; None for others.
+def swap_digest(node: DictConfig, modules: Sequence[str]) -> str:
+    """Return a hash of the definition of a swap.
 
-    The name of such a swap does not change when its class or the class's source code does.
+    The name of a custom swap does not change when its class or the class's source code does.
     """
-    if name is None or node is None or name.split()[0] in option_files(SWAP_GROUP):
-        return None
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     sources = _user_sources(values, "evaluation.swap", modules)
     return run_hash({"swap": values, "sources": sources})

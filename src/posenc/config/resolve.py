@@ -10,7 +10,7 @@ from posenc.config.compose import Composer, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.paths import groups
 from posenc.config.settings import check_values
-from posenc.config.swaps import SWAP_GROUP, normalize_swaps
+from posenc.config.swaps import SWAP_GROUP, custom_swaps, normalize_swaps
 from posenc.config.values import canonical
 
 
@@ -38,6 +38,8 @@ def compose_resolved(
         if key not in groups():
             hint = did_you_mean(key, dotted_keys(composer.defaults))
             raise ConfigError(f"unknown key {key}{hint}")
+    if custom := custom_swaps(values.get("evaluation") or {}):
+        values["evaluation"]["custom_swaps"] = custom  # a job's process cannot read conf/
     return {
         **values,
         "choices": {

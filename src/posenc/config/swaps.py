@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,15 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
     else:
         return
     config.evaluation.update({"swap": None, "swaps": nodes})
+
+
+def custom_swaps(evaluation: Mapping[str, Any]) -> list[str]:
+    """Return the names of the swaps whose options are not in `conf/`, but in another folder."""
+    return [
+        name
+        for name in evaluation.get("swaps") or {}
+        if name != NO_SWAP and name.split()[0] not in option_files(SWAP_GROUP)
+    ]
 
 
 def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:

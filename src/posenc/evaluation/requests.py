@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from omegaconf import DictConfig
 
-from posenc.config.identity import custom_swap_digest
+from posenc.config.identity import swap_digest
 from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
@@ -67,8 +67,8 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
-    modules = list(config.modules)
-    digests = {name: custom_swap_digest(name, node, modules) for name, node in swaps.items()}
+    modules, custom = list(config.modules), evaluation.get("custom_swaps") or []
+    digests = {n: swap_digest(node, modules) for n, node in swaps.items() if node and n in custom}
     keys = []
     for at_tokens, swap, length, name in product(
         training_points, swaps, lengths, evaluation.protocols
@@ -86,7 +86,7 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
                 "longest": lengths[-1] if protocol.needs_longest_length else None,
                 "budget_seconds": evaluation.budget_seconds,
                 "budget_tokens": evaluation.budget_tokens,
-                **({"swap_digest": digests[swap]} if digests[swap] else {}),
+                **({"swap_digest": digests[swap]} if swap in digests else {}),
             }
         )
     return keys
