@@ -88,6 +88,8 @@ def error_of(
         (["train_length=${nothing}"], ["nothing"]),
         (["evaluation.factors=[1,x]"], ["evaluation.factors=[1, 'x']", "numbers"]),
         (["evaluation.factors=[nan]"], ["evaluation.factors"]),
+        (["evaluation.factors=[1e307]"], ["evaluation length", "at most 16,777,216"]),
+        (["evaluation.factors=[1e9]"], ["evaluation length 2.4e+10", "at most 16,777,216"]),
         (["logger=wandb", "logger.tags=[a,3]"], ["logger.tags"]),
         (["model.heads=0"], ["heads=0"]),
         (["model.layers=-1"], ["layers=-1"]),

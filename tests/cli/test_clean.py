@@ -119,6 +119,28 @@ def test_the_report_is_kept_when_the_last_run_is_removed(runs: list[RunDirectory
     assert left <= {"report", "wandb"}
 
 
+def test_the_other_runs_are_removed_if_one_has_a_corrupt_configuration(
+    runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs[0].config_file.write_text("name: [")
+    folder = f"outputs_dir={runs[0].path.parents[1]}"
+    words = ["clean", folder, "name=scratch", "state=failed,interrupted"]
+    assert main(words) == 1 and main([*words, "--yes"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{runs[0].name}  skipped" in printed and "delete the folder yourself" in printed
+    assert runs[0].path.exists() and not runs[1].path.exists() and runs[2].path.exists()
+
+
+def test_a_symbolic_link_among_the_leftovers_of_a_killed_clean_is_removed(
+    runs: list[RunDirectory], tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (runs[0].path.parent / ".deleted-x").symlink_to(elsewhere)
+    assert main(["clean", f"run={runs[0].path}", "--yes"]) == 0
+    assert elsewhere.is_dir() and not list(runs[0].path.parent.glob(".deleted-*"))
+
+
 def test_a_running_run_is_not_removed(
     runs: list[RunDirectory], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -174,6 +174,21 @@ def _truncate(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
+def test_evaluate_skips_a_corrupt_run_and_evaluates_the_others(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corrupt = RunDirectory(finished.path.with_name(finished.name.replace("-s1-", "-s2-")))
+    shutil.copytree(finished.path, corrupt.path)
+    for checkpoint in list_checkpoints(corrupt.checkpoints):
+        _truncate(checkpoint.path)
+    words = [f"run={corrupt.path},{finished.path}", "evaluation.lengths=[30]"]
+    assert main(["evaluate", *words]) == 1
+    printed = capsys.readouterr()
+    assert f"{corrupt.name} was skipped" in printed.err and "1 of 2 evaluations" in printed.err
+    assert 30 in {row["length"] for row in finished.rows()}
+    assert "Traceback" not in printed.err
+
+
 def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,6 +105,36 @@ def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
     assert not (tmp_path / "prepared").is_dir() or not list((tmp_path / "prepared").glob("[!.]*"))
 
 
+def test_a_cache_without_some_of_its_files_is_an_error(tmp_path: Path) -> None:
+    _cache(tmp_path, train=["a\n"], validation=["a\n"])
+    (folder,) = tmp_path.rglob("snapshots/*/wikitext-103-v1")
+    (folder / "train-00000-of-00001.parquet").rename(folder / "train-00000-of-00002.parquet")
+    error = _prepare(tmp_path)["error"]
+    assert "wikitext-103-v1/train-00001-of-00002.parquet" in error and "is missing" in error
+
+
+@pytest.mark.parametrize(
+    ("rows", "part"),
+    [([None, "a\n", None], None), ([1, 2], "type int, not a string"), (b"PAR1", "cannot be read")],
+)
+def test_null_values_are_skipped_and_other_values_and_corrupt_files_are_errors(
+    tmp_path: Path, rows: Any, part: str | None
+) -> None:
+    _cache(tmp_path, train=["a\n"], validation=["a\n"])
+    blob = tmp_path / "hub" / "datasets--Salesforce--wikitext" / "blobs" / "train"
+    if isinstance(rows, bytes):
+        contents = bytearray(blob.read_bytes())
+        contents[4:24] = bytes(20)
+        blob.write_bytes(contents)
+    else:
+        pq.write_table(pa.table({"text": rows}), blob)
+    result = _prepare(tmp_path, document_start=None)
+    if part is None:
+        assert result["counts"]["train"][1] == 1
+    else:
+        assert part in result["error"], result
+
+
 @pytest.mark.slow
 def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     _cache(tmp_path, train=["a\n"], validation=["a\n"])

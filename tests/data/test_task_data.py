@@ -39,6 +39,25 @@ def build_task_data(name: str, **parameters: int) -> TaskData:
     return TaskData(task, SymbolTokenizer(task.symbols))
 
 
+def test_training_and_evaluation_use_the_same_ids_of_a_tokenizer() -> None:
+    class EndsWithLastId(SymbolTokenizer):
+        """The id of the end of a document is the last one, not 0."""
+
+    data = build_task_data("copy")
+    tokenizer = EndsWithLastId(data.task.symbols)
+    tokenizer.eos_id = tokenizer.vocab_size - 1
+    shifted = TaskData(data.task, tokenizer)
+    inputs, targets = data.training_batches(48, seed=3).batch(0, 4)
+    shifted_inputs, shifted_targets = shifted.training_batches(48, seed=3).batch(0, 4)
+    ids = torch.tensor([tokenizer.eos_id, *range(tokenizer.eos_id)])
+    assert torch.equal(shifted_inputs, ids[inputs])
+    answers = targets != IGNORE_INDEX
+    assert torch.equal(shifted_targets[answers], ids[targets[answers]])
+    examples = shifted.examples("validation", 48)
+    assert np.array_equal(examples.tokens, ids.numpy()[data.examples("validation", 48).tokens])
+    assert examples.begin == tokenizer.eos_id
+
+
 def test_a_task_selects_its_tokenizer_and_its_evaluation() -> None:
     config = compose("train", ["data=task_copy"])
     data = build_data(config, print)

@@ -105,6 +105,7 @@ def test_two_training_lengths_are_two_rows() -> None:
     [
         ([], ["encoding=all", "run=PATH"]),
         (["encoding=rop"], ["encoding=rop", "nearest: rope"]),
+        (["~encoding"], ["~encoding", "set encoding=NAME"]),
         (["encoding=rope", "encoding.bas=3"], ["encoding.bas"]),
         (["encoding=rope", "train_length=0"], ["train_length=0"]),
         (["encoding=learned", "train_length=1"], ["train_length=1 must be at least 2"]),

@@ -53,6 +53,15 @@ def posenc(command: str, folder: Path, *arguments: str) -> int:
     return main([command, folder.name, f"outputs_dir={folder.parent}", *arguments])
 
 
+def test_a_run_with_a_corrupt_record_is_skipped(experiment, capsys) -> None:
+    corrupt = next(path for path in experiment.iterdir() if path.name.startswith("alibi"))
+    (corrupt / "mirror.json").write_text("{")
+    assert posenc("dashboard", experiment, "--spec") == 0
+    printed = capsys.readouterr().out
+    assert f"{corrupt.name} was skipped" in printed and "mirror.json" in printed
+    assert (experiment / "dashboard.json").is_file()
+
+
 def build_spec(folder: Path) -> dict[str, Any]:
     assert posenc("dashboard", folder, "--spec") == 0
     return json.loads((folder / "dashboard.json").read_text())

@@ -1,11 +1,13 @@
 """Online runs: servers that work, fail or hang, clients that die, and `posenc sync` afterwards."""
 
+import gc
 import json
 import logging
 import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,14 @@ def sync(folder) -> int:
 @pytest.fixture(autouse=True)
 def short_finish_timeout(monkeypatch):
     monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 5)
+
+
+@pytest.fixture(autouse=True)
+def no_warning_about_killed_services():
+    """wandb does not wait for the process of its service if it is killed."""
+    yield
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()
 
 
 def test_a_resumed_online_run_is_one_run_with_every_step_once(
@@ -377,6 +387,69 @@ def test_a_server_that_hangs_delays_a_run_by_less_than_a_minute(
     tracker.log(rows(1, 9))
     tracker.finish(failed=False)
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["hang", 500])
+def test_a_failed_run_ends_in_time_although_the_server_does_not_accept_its_alert(
+    server, run, folder, config, rows, monkeypatch, caplog, failure
+):
+    monkeypatch.setattr(wandb_client, "REQUEST_TIMEOUT", 1)
+    monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 3)
+    tracker = WandbTracker(mode="online")
+    tracker.start(run, config)
+    for row in rows(1, 9):
+        append_jsonl(run.metrics_file, row)
+    tracker.log(rows(1, 9))
+    server.failure = failure
+    start = time.monotonic()
+    tracker.finish(failed=True, error="the loss is not finite")
+    assert time.monotonic() - start < 20
+    (warning,) = logged_warnings(caplog)
+    assert "posenc sync" in warning
+    server.failure = None
+    run.status().replace(state="finished").write(run.status_file)
+    assert sync(folder) == 0
+    (run_id,) = server.runs
+    assert server.history(run_id) == expected_history(run)
+
+
+def test_the_log_of_a_run_is_uploaded_after_a_failure(
+    server, run, folder, config, rows, monkeypatch
+):
+    monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 1)
+    tracker = WandbTracker(mode="online")
+    tracker.start(run, config)
+    run.log_file.write_text("line one\nline two\n")
+    for row in rows(1, 3):
+        append_jsonl(run.metrics_file, row)
+    server.failure = 500
+    tracker.finish(failed=False)
+    server.failure = None
+    run.status().replace(state="finished").write(run.status_file)
+    for _ in range(2):
+        assert sync(folder) == 0
+    ((_, saved),) = server.runs.items()
+    assert [line.split()[-1] for line in saved["files"]["output.log"]] == ["one", "two"]
+
+
+def test_a_run_without_a_record_does_not_add_to_the_rows_of_an_earlier_one(
+    server, run, folder, config, rows, evaluation_row
+):
+    track(run, config, rows(1, 4))
+    merge_rows(run.evaluation_file, [evaluation_row(64, 20.0)])
+    run.status().replace(state="finished").write(run.status_file)
+    assert sync(folder) == 0
+    (first,) = server.runs
+    before = server.history(first)
+    (run.path / "mirror.json").unlink()
+    merge_rows(run.evaluation_file, [evaluation_row(128, 25.0)])
+    for _ in range(2):
+        assert sync(folder) == 0
+    second = next(name for name in server.runs if name != first)
+    assert len(server.runs) == 2 and second.endswith(f".{run.name}")
+    assert server.history(second) == expected_history(run)
+    assert server.history(first) == before
 
 
 DYING_CLIENT = """

@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from posenc.cli.arguments import FOLDER_KEYS, Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.console import Console
-from posenc.config.errors import ConfigError, did_you_mean, plural
+from posenc.config.errors import ConfigError, RunError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes
 from posenc.runs.delete_run import remove_run, run_paths, total_bytes
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
@@ -17,19 +18,28 @@ DELETABLE_STATES = [state for state in get_args(State) if state != "running"]
 
 
 def run(arguments: Arguments) -> int:
-    console = Console()
+    print_line = partial(Console(highlight=False).print, soft_wrap=True)
     runs = _select_runs(arguments)
-    sizes = {run.path: total_bytes(run_paths(run)) for run in runs}
-    for path, size in sizes.items():
-        console.print(f"{path}  {size / 1e6:.1f} MB", highlight=False, soft_wrap=True)
-    summary = f"{plural(len(runs), 'run')}, {sum(sizes.values()) / 1e6:.1f} MB"
-    if "--yes" not in arguments.flags:
-        console.print(f"{summary}: dry run; add --yes to delete", highlight=False)
-        return 0
+    sizes: dict[RunDirectory, int] = {}
+    skipped = 0
     for run in runs:
+        try:
+            sizes[run] = total_bytes(run_paths(run))
+        except RunError as error:
+            if len(runs) == 1:
+                raise
+            skipped += 1
+            print_line(f"{run.path}  skipped: {error}; delete the folder yourself")
+        else:
+            print_line(f"{run.path}  {sizes[run] / 1e6:.1f} MB")
+    summary = f"{plural(len(sizes), 'run')}, {sum(sizes.values()) / 1e6:.1f} MB"
+    if "--yes" not in arguments.flags:
+        print_line(f"{summary}: dry run; add --yes to delete")
+        return int(skipped > 0)
+    for run in sizes:
         remove_run(run)
-    console.print(f"{summary} deleted", highlight=False)
-    return 0
+    print_line(f"{summary} deleted")
+    return int(skipped > 0)
 
 
 def _select_runs(arguments: Arguments) -> list[RunDirectory]:

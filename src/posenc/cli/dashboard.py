@@ -10,15 +10,16 @@ def run(arguments: Arguments) -> int:
     import_extra("wandb_workspaces", "posenc dashboard")
     from posenc.report.experiment import read_experiment
     from posenc.tracking import wandb_workspaces_api as api
-    from posenc.tracking.logged_keys import read_logged_keys
+    from posenc.tracking.logged_keys import corrupt_records, read_logged_keys
     from posenc.tracking.upload import experiment_project
     from posenc.tracking.wandb_dashboard import build_report, build_workspace
 
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
     experiment = read_experiment(folder)
-    for name, reason in experiment.corrupt.items():
+    corrupt = {**corrupt_records(folder), **experiment.corrupt}
+    for name, reason in corrupt.items():
         console.print(f"{name} was skipped: {reason}")
-    keys = read_logged_keys(folder, experiment.corrupt)
+    keys = read_logged_keys(folder, corrupt)
     spec_only = "--spec" in arguments.flags
     entity, project = experiment_project(folder)
     entity = entity or (api.ENTITY_PLACEHOLDER if spec_only else api.default_entity())

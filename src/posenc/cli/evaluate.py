@@ -10,6 +10,7 @@ from posenc.cli.run_selection import select_runs
 from posenc.cli.targets import command_with_modules, print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
+from posenc.config.errors import PosencError, RunError
 from posenc.config.grids import expand
 from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
@@ -50,13 +51,26 @@ def run(arguments: Arguments) -> int:
     from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
 
     user_keys = [{override_key(override) for override in job} for job in jobs]
-    evaluations = [
-        _build_evaluation(arguments, run, request, keys)
-        for run, request, keys in zip(runs, requests, user_keys, strict=True)
-    ]
+    evaluations: list[Evaluation] = []
+    errors: dict[str, PosencError] = {}
+    for run, request, keys in zip(runs, requests, user_keys, strict=True):
+        try:
+            evaluations.append(_build_evaluation(arguments, run, request, keys))
+        except RunError as error:  # a corrupt file of this run; the others are evaluated
+            errors[run.name] = error
     console = Console(stderr=True)
     for evaluation in evaluations:
-        _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
+        try:
+            _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
+        except PosencError as error:
+            errors[evaluation.run.name] = error
+    if len(requests) == 1:
+        for error in errors.values():
+            raise error
+    for name, error in errors.items():
+        console.print(f"{name} was skipped: {error}", highlight=False, soft_wrap=True)
+    if errors:
+        raise RunError(f"{len(errors)} of {len(requests)} evaluations failed; see the errors above")
     return 0
 
 

@@ -113,6 +113,8 @@ def inspected_encodings(arguments: Arguments) -> "list[InspectedEncoding]":
     from posenc.benchmark.variants import variant_labels  # imports torch, after typos are reported
     from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
+    if any("encoding" not in config.choices for config in configs):
+        raise ConfigError("~encoding: an inspection needs an encoding; set encoding=NAME")
     names = [config.choices.encoding for config in configs]
     labels = variant_labels(names, jobs, omitted=["encoding"])
     return [InspectedEncoding(label, config) for label, config in zip(labels, configs, strict=True)]

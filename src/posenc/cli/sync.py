@@ -18,7 +18,9 @@ def run(arguments: Arguments) -> int:
     offline, skipped = "--offline" in arguments.flags, 0
     for index, directory in enumerate(runs):
         try:
-            console.print(f"{directory.name}: {sync_run(directory, offline=offline)}")
+            with Console(stderr=True).status(f"uploading {directory.name}"):
+                outcome = sync_run(directory, offline=offline)
+            console.print(f"{directory.name}: {outcome}")
         except WandbError as error:
             raise RunError(
                 f"{directory.name}: {error}; {index - skipped} of {len(runs)} runs done; rerun to"

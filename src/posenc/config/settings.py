@@ -102,6 +102,8 @@ TYPE_NAMES = {
 NON_NEGATIVE = ("seed", "checkpoint.every_seconds")
 """Settings that must be non-negative; all other numbers must be positive."""
 
+MAX_EVALUATION_LENGTH = 2**24
+"""The largest evaluation length in tokens: eight times the 2048k of LongRoPE."""
 LIMITS = {
     "train_length": (2**20, "because the cost of attention grows with the square of the length"),
     "batch_tokens": (2**28, "which is more than any published training run uses"),
@@ -170,7 +172,8 @@ def check_settings(
 def evaluation_lengths(config: DictConfig) -> list[int]:
     """Return the evaluation lengths in tokens, in increasing order and without duplicates.
 
-    Raises ConfigError if there is no length, or if a length is not positive.
+    Raises ConfigError if there is no length, or if a length is not positive or is above
+    MAX_EVALUATION_LENGTH.
     """
     evaluation, length = config.evaluation, config.train_length
     if evaluation.lengths is not None:
@@ -179,7 +182,13 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
         lengths = [length + offset for offset in evaluation.offsets]
     else:
         factors = DEFAULT_FACTORS if evaluation.factors is None else evaluation.factors
-        lengths = [round(length * factor) for factor in factors]
+        lengths = [length * factor for factor in factors]
+    if longest := [value for value in lengths if not value < MAX_EVALUATION_LENGTH + 1]:
+        raise ConfigError(
+            f"evaluation length {longest[0]:.6g} must be at most {MAX_EVALUATION_LENGTH:,} tokens,"
+            f" because a window is evaluated in one piece"
+        )
+    lengths = [round(value) for value in lengths]
     if not lengths or min(lengths) < 1:
         raise ConfigError(f"evaluation lengths {lengths}: set one or more positive lengths")
     return sorted(set(lengths))

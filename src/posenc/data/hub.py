@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import ConfigError, first_line
@@ -12,6 +13,7 @@ from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_dige
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
 _COMMIT = re.compile("[0-9a-f]{40}")
+_SHARD = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5})(.*)")
 
 
 class HubCorpus(Corpus):
@@ -103,13 +105,26 @@ class HubCorpus(Corpus):
         return (document for document in documents if document.strip())
 
     def _rows(self, split: str) -> Iterator[str]:
-        for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
-            if self.column not in batch:
-                raise ConfigError(
-                    f"data.column: {self.path} has no column '{self.column}' (available:"
-                    f" {', '.join(batch)})"
-                )
-            yield from batch[self.column]
+        try:
+            for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
+                if self.column not in batch:
+                    raise ConfigError(
+                        f"data.column: {self.path} has no column '{self.column}' (available:"
+                        f" {', '.join(batch)})"
+                    )
+                for text in batch[self.column]:
+                    if isinstance(text, str):
+                        yield text
+                    elif text is not None:
+                        raise ConfigError(
+                            f"data.column: '{self.column}' of {self.path} is of type"
+                            f" {type(text).__name__}, not a string"
+                        )
+        except (OSError, ValueError) as error:  # Arrow's errors are subclasses of these
+            raise ConfigError(
+                f"data: {self.path} cannot be read ({first_line(error)}); delete its folder in the"
+                f" cache of huggingface_hub (HF_HOME) to download it again"
+            ) from None
 
     @cached_property
     def _dataset(self) -> Any:
@@ -138,7 +153,7 @@ class HubCorpus(Corpus):
         except Exception as error:
             reason = first_line(error) or type(error).__name__
         try:
-            return snapshot_download(
+            folder = snapshot_download(
                 self.path,
                 repo_type="dataset",
                 revision=self.revision,
@@ -153,6 +168,27 @@ class HubCorpus(Corpus):
                 " access, use data=python_stdlib or data=text data.train=FILE, or set HF_HOME to a"
                 " cache that contains it"
             ) from None
+        if missing := _missing_shards(Path(folder)):
+            raise ConfigError(
+                f"data: {missing[0]} of {self.path} is missing in the local cache; download it with"
+                f" network access, or delete {folder}"
+            )
+        return folder
+
+
+def _missing_shards(folder: Path) -> list[str]:
+    """Return the missing files of sets whose files are named `...-00000-of-00002...`.
+
+    A download that was interrupted leaves such sets, and `huggingface_hub` does not always notice.
+    """
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
+    expected = {
+        f"{match[1]}-{index:05}-of-{match[2]}{match[3]}"
+        for match in map(_SHARD.fullmatch, files)
+        if match
+        for index in range(int(match[2]))
+    }
+    return sorted(expected - files)
 
 
 def _join_lines(lines: Iterator[str], start_pattern: re.Pattern[str]) -> Iterator[str]:

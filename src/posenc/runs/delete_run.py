@@ -2,6 +2,7 @@
 
 import glob
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -60,7 +61,8 @@ def remove_run(run: RunDirectory) -> None:
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
-        shutil.rmtree(deleted)
+        with suppress(FileNotFoundError):  # another process deletes it
+            _delete(deleted)
     _remove_emptied_folder(folder)
 
 

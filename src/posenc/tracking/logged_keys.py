@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from posenc.config.errors import RunError
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import figure_key
@@ -54,6 +55,18 @@ class LoggedKeys:
                 without_swap = f"{self.swaps[curve]}/{metric}"
                 with_swaps.setdefault(without_swap, panels.get(without_swap, [])[:]).append(key)
         return [*panels.values(), *with_swaps.values()]
+
+
+def corrupt_records(folder: Path) -> dict[str, str]:
+    """Return why the evaluation or the W&B record of a run cannot be read, by the run's name."""
+    reasons = {}
+    for run in list_runs(folder):
+        try:
+            run.rows()
+            MirrorFile(run)
+        except RunError as error:
+            reasons[run.name] = str(error)
+    return reasons
 
 
 def read_logged_keys(folder: Path, corrupt: Collection[str] = ()) -> LoggedKeys:

@@ -5,6 +5,7 @@ Also keeps W&B's offline files in one folder per run, `wandb/run-<name>`.
 
 import hashlib
 import re
+import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from posenc.tracking.wandb_config import (
     run_id,
     sweep_trial_id,
     wandb_folder,
+    wandb_id,
 )
 from posenc.tracking.wandb_history import (
     EVALUATION_AXES,
@@ -81,13 +83,13 @@ class MirrorFile:
     def run_id(self) -> str:
         return self.identity.get("id") or run_id(self.directory)
 
-    def _is_own_run(self, wandb_id: str) -> bool:
+    def _is_own_run(self, id_: str) -> bool:
         """Whether a W&B run belongs to this run: by its name, or as a trial of the user's sweep.
 
         A run directory may come from someone else, and must not name another run of the user.
         """
-        is_named = wandb_id.endswith(f".{self.directory.name}")
-        return is_named or wandb_id == run_id(self.directory) or is_known_trial(wandb_id)
+        is_named = id_.endswith(f".{self.directory.name}")
+        return is_named or id_ == run_id(self.directory) or is_known_trial(id_)
 
     @property
     def job_type(self) -> str:
@@ -130,8 +132,11 @@ class MirrorFile:
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
                 remember([], trials=[trial])
-            wandb_id = trial or run_id(self.directory)
-            self.identity = {"id": wandb_id, "job_type": job_type, **git_state()}
+            self.identity = {
+                "id": trial or run_id(self.directory),
+                "job_type": job_type,
+                **git_state(),
+            }
         self.has_file_sizes, self.file_sizes = True, None
         self._write()
 
@@ -143,8 +148,10 @@ class MirrorFile:
         self.file_sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files}
         self._write()
 
-    def record_logged_characters(self, count: int) -> None:
-        self.logged_characters = count
+    def record_new_id(self) -> None:
+        """Record a W&B run of another id, because the server has one with rows of other origin."""
+        new_id = wandb_id(secrets.token_hex(4), self.directory.name)
+        self.identity = {"job_type": "train", **git_state(), **self.identity, "id": new_id}
         self._write()
 
     def add_new_results(self, config: DictConfig) -> None:

@@ -8,8 +8,10 @@ import configparser
 import logging
 import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -29,6 +31,8 @@ INIT_TIMEOUT = 15  # seconds for the server to accept a run
 REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that wandb sends before a table
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
+ABANDON_TIMEOUT = 5  # seconds to close a run after W&B has failed
+SERVICE = "wandb-core"
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
 # write. wandb's default is 15. This is the only private setting used; versions of wandb that do not
@@ -86,11 +90,40 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
 
 
 @contextmanager
-def http_timeout() -> Generator[None]:
-    """Limit the duration of wandb's own requests, such as the one that precedes a table."""
-    with process_state_restored():
-        os.environ["WANDB_HTTP_TIMEOUT"] = str(REQUEST_TIMEOUT)
+def limited_time(seconds: float) -> Generator[None]:
+    """Kill wandb's service after `seconds`, so that calls that wait for it return.
+
+    Then raises TimeoutError. wandb's own timeout does not cover a request that precedes the end of
+    a run, such as an alert.
+    """
+    expired = threading.Event()
+
+    def stop() -> None:
+        expired.set()
+        _kill_service()
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
         yield
+    except (Exception, SystemExit) as error:
+        if not expired.is_set():
+            raise
+        raise TimeoutError from error
+    finally:
+        timer.cancel()
+    if expired.is_set():
+        raise TimeoutError
+
+
+def _kill_service() -> None:
+    """Kill the child processes of this process that are wandb's service (Linux only)."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, fields = file.read_text().partition("(")[2].rpartition(")")
+            if name == SERVICE and int(fields.split()[1]) == os.getpid():
+                os.kill(int(file.parent.name), signal.SIGKILL)
 
 
 def failure_reason(error: BaseException) -> str:
@@ -113,7 +146,7 @@ def abandon_run(run: "Run | None") -> None:
     """Finish a failed run and shut down wandb's service, ignoring further errors."""
     with process_state_restored():
         if run is not None:
-            with suppress(Exception, SystemExit):
+            with suppress(Exception, SystemExit), limited_time(ABANDON_TIMEOUT):
                 run.finish(exit_code=1)  # otherwise its threads keep polling the service
         _try_to_stop_service()
 
@@ -187,7 +220,10 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
 
 
 def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
+    if finish_timeout < UPLOAD_TIMEOUT:
+        os.environ.setdefault("WANDB_HTTP_TIMEOUT", str(REQUEST_TIMEOUT))
     import wandb  # slow: takes a third of a second
+    import wandb.apis.public.api  # reads WANDB_HTTP_TIMEOUT when it is first imported
 
     reject_special_files([folder / "wandb"])  # the folder may be from someone else
     if mode == "online":

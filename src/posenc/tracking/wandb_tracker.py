@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.paths import experiment_arguments
 from posenc.runs.run_directory import RunDirectory
+from posenc.tracking import wandb_client
 from posenc.tracking.mirror import Mirror
 from posenc.tracking.mirror_file import MirrorFile, replace_earlier_files
 from posenc.tracking.tracker import Inspection, JobType, Tracker
@@ -20,7 +21,7 @@ from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
-    http_timeout,
+    limited_time,
     offline_run,
     online_run,
     open_run,
@@ -69,9 +70,15 @@ class WandbTracker(Tracker):
         self._directory = run
         with self._failures_as_warnings():
             mirror_file = MirrorFile(run)
+            is_new = not mirror_file.file.exists()
             mirror_file.record_open(job_type, save_diff=self.save_code)
             init_kwargs = self._training_kwargs(mirror_file, config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
+            if is_new and _has_history(self._run):
+                close_run(self._run, failed=False)
+                mirror_file.record_new_id()
+                init_kwargs = self._training_kwargs(mirror_file, config)
+                self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._mirror = Mirror(self._run, run, config)
 
     def log(self, rows: list[dict[str, Any]]) -> None:
@@ -81,7 +88,8 @@ class WandbTracker(Tracker):
 
     def finish(self, failed: bool, error: str | None = None) -> None:
         if self._run is not None:
-            with self._failures_as_warnings(), http_timeout():
+            limit = wandb_client.REQUEST_TIMEOUT + wandb_client.FINISH_TIMEOUT
+            with self._failures_as_warnings(), limited_time(limit):
                 if error is not None:
                     title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE]
                     self._run.alert(title, error, level="ERROR")
@@ -94,13 +102,20 @@ class WandbTracker(Tracker):
         Raises WandbError if W&B fails.
         """
         self._directory, mirror_file = run, MirrorFile(run)
+        is_new = not mirror_file.file.exists()
         if offline:
             mirror_file.record_open("train", save_diff=False)
         kwargs = self._training_kwargs(mirror_file, config)
         opened = offline_run(experiment_folder(run), **kwargs) if offline else online_run(**kwargs)
         with opened as wandb_run:
-            self._mirror = Mirror(wandb_run, run, config)
-            self._finish(wandb_run, failed=run.status().state != "finished")
+            if is_conflict := is_new and _has_history(wandb_run):
+                close_run(wandb_run, failed=False)
+                mirror_file.record_new_id()
+            else:
+                self._mirror = Mirror(wandb_run, run, config)
+                self._finish(wandb_run, failed=run.status().state != "finished")
+        if is_conflict:
+            self.sync(run, config, offline=offline)
 
     def log_inspection(self, inspection: Inspection) -> None:
         if self.mode == "disabled":
@@ -142,7 +157,10 @@ class WandbTracker(Tracker):
         close_run(run, failed)
         if run.offline:
             replace_earlier_files(run, self._directory.name)
-        MirrorFile(self._directory).record_complete(offline=run.offline)
+        mirror_file = MirrorFile(self._directory)
+        if not run.offline:
+            mirror_file.logged_characters = self._mirror.num_characters
+        mirror_file.record_complete(offline=run.offline)
 
     def _log_artifacts(self, run: "Run", failed: bool) -> None:
         use_dataset(run, self._mirror.config)
@@ -167,6 +185,14 @@ class WandbTracker(Tracker):
                 self._directory.name,
                 remedy,
             )
+
+
+def _has_history(run: "Run") -> bool:
+    """Whether the server has rows of a run, which this run directory has no record of.
+
+    They are from an earlier run directory of the same name, or its record has been deleted.
+    """
+    return not run.offline and run.starting_step > 0
 
 
 def _tags(tags: Sequence[str], run: RunDirectory, config: DictConfig) -> list[str]:

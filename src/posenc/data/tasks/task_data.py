@@ -7,6 +7,7 @@ random.
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from posenc.config.errors import ConfigError
@@ -39,11 +40,12 @@ class TaskData(Dataset):
         return self._tokenizer
 
     def training_batches(self, length: int, seed: int) -> "TaskBatches":
-        return TaskBatches(self.task, length, "train", seed)
+        return TaskBatches(self.task, length, "train", seed, ids=self._ids)
 
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return examples whose sizes are distributed as in training."""
-        batches = TaskBatches(self.task, length, "validation along training", length)
+        seed = ("validation along training", length)
+        batches = TaskBatches(self.task, length, *seed, ids=self._ids)
         return batches.batch(0, max(1, tokens // length))
 
     def examples(self, split: str, length: int) -> Examples:
@@ -70,20 +72,25 @@ class TaskBatches:
     """Examples of random sizes, uniform from 1 to the largest that fits, padded to `length` tokens.
 
     The examples of a batch depend only on `seed`, the step and the batch size. There are no epochs.
+    `ids` maps the task's symbols to the tokenizer's ids; by default, they are the same.
     """
 
-    def __init__(self, task: Task, length: int, *seed: str | int) -> None:
+    def __init__(
+        self, task: Task, length: int, *seed: str | int, ids: NDArray[np.int64] | None = None
+    ) -> None:
         self._task, self._length, self._seed = task, length, seed
+        self._ids = np.arange(len(task.symbols)) if ids is None else ids
         self._largest_size = task.largest_size(length)
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        inputs = np.full((size, self._length + 1), BEGIN)
+        inputs = np.full((size, self._length + 1), self._ids[BEGIN])
         targets = np.full((size, self._length), IGNORE_INDEX)
         for row in range(size):
             random = SeededRandom(*self._seed, step * size + row)
             example_size = 1 + random.integer(self._largest_size)
             tokens, scored = self._task.generate(random, example_size)
-            inputs[row, 1 : len(tokens) + 1] = tokens
-            targets[row, : len(tokens)] = np.where(scored, tokens, IGNORE_INDEX)
+            ids = self._ids[tokens]
+            inputs[row, 1 : len(tokens) + 1] = ids
+            targets[row, : len(tokens)] = np.where(scored, ids, IGNORE_INDEX)
         return torch.from_numpy(inputs[:, :-1].copy()), torch.from_numpy(targets)
