@@ -59,14 +59,16 @@ def write_runs(
     fabricate: SimpleNamespace,
     seeds: tuple[int, ...],
     *,
-    late: float,
+    late: float | tuple[float, ...],
     save_positions: bool,
 ) -> Path:
-    for seed in seeds:
+    """Write a run for each seed; `late` is that of `loss_at`, for all seeds or for each."""
+    changes_by_seed = late if isinstance(late, tuple) else (late,) * len(seeds)
+    for seed, change in zip(seeds, changes_by_seed, strict=True):
         rows, positions = [], {}
         for length in LENGTHS:
             count = np.full(length, 81_920 // length)
-            sums = np.array([loss_at(p, late) + 0.1 * seed for p in range(length)]) * count
+            sums = np.array([loss_at(p, change) + 0.1 * seed for p in range(length)]) * count
             changes = {"count": int(count.sum()), "sum": sums.sum()}
             rows.append(fabricate.row(length, sums.sum() / count.sum(), **changes))
             name = f"{rows[-1]['data']}.validation.{length}"
@@ -109,3 +111,13 @@ def test_a_loss_that_rises_with_length_has_no_fraction(
     folder = write_runs(tmp_path / "early", fabricate, (1, 2), late=3.0, save_positions=True)
     values = early_token_columns(folder, console)
     assert float(values["S"]) < 0 and values["early_token_fraction"] == "-"
+
+
+def test_a_gain_whose_interval_includes_zero_has_no_fraction(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    gain = mean_loss(L) - mean_loss(1024)
+    late = tuple(factor * gain * 1024 / (1024 - L) for factor in (0.2, 0.95, 0.99))
+    folder = write_runs(tmp_path / "early", fabricate, (1, 2, 3), late=late, save_positions=True)
+    values = early_token_columns(folder, console)
+    assert float(values["S"]) > 0 and values["early_token_fraction"] == "-"

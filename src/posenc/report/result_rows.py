@@ -33,7 +33,7 @@ class EarlyTokens:
     """The fitted S (`slope`) in nats per window, and the fraction of the gain due to early tokens.
 
     `fraction` is None if the curve has no loss at the training length, if the losses by position
-    were not saved, or if any seed has no gain.
+    were not saved, if any seed has no gain, or if the interval of the gain over seeds includes 0.
     """
 
     slope: Band
@@ -65,7 +65,9 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
         for losses, end in zip(by_seed, ends, strict=True)
     ]
     known = [fraction for fraction in fractions if fraction is not None]
-    return EarlyTokens(slope, band(known) if len(known) == len(seeds) else None)
+    gain = band([losses[train_length] - losses[max(losses)] for losses in by_seed])
+    is_uncertain = gain.seeds >= MIN_SEEDS and gain.low <= 0
+    return EarlyTokens(slope, None if is_uncertain or len(known) < len(seeds) else band(known))
 
 
 def fitted_slope(losses: Mapping[float, float]) -> float:
