@@ -101,7 +101,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     [
         ("missingattribute", ["own_model.py, line 7: MissingAttribute", "AttributeError", "gain"]),
         ("withoutscored", ["WithoutScored: TypeError", "scored"]),
-        ("ignoresscored", ["scored=mask) has the shape [2, 4, 32], not [2, 32]"]),
+        ("ignoresscored", ["scored=mask) returned the shape [2, 4, 32], expected [2, 32]"]),
     ],
 )
 def test_a_model_that_cannot_be_called_is_an_error_before_training(

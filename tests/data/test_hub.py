@@ -110,7 +110,10 @@ def test_a_cache_without_some_of_its_files_is_an_error(tmp_path: Path) -> None:
     (folder,) = tmp_path.rglob("snapshots/*/wikitext-103-v1")
     (folder / "train-00000-of-00001.parquet").rename(folder / "train-00000-of-00002.parquet")
     error = _prepare(tmp_path)["error"]
-    assert "wikitext-103-v1/train-00001-of-00002.parquet" in error and "is missing" in error
+    assert (
+        "wikitext-103-v1/train-00001-of-00002.parquet" in error
+        and "is missing from the local cache" in error
+    )
 
 
 @pytest.mark.parametrize(

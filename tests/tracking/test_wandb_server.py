@@ -367,7 +367,7 @@ def test_a_server_that_is_lost_before_a_table_is_logged_causes_one_warning(
     merge_arrays(run.positions_file, arrays)
     tracker.finish(failed=False)
     (warning,) = logged_warnings(caplog)
-    assert "the server does not respond" in warning and "posenc sync" in warning
+    assert "the server is not responding" in warning and "posenc sync" in warning
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ class HubCorpus(Corpus):
 
     Without a name, it is the dataset's only configuration. Only README.md and `folder` are
     downloaded; `folder` defaults to `name` or, without a name, to the whole dataset. The files are
-    kept in the cache of `huggingface_hub` (HF_HOME); later runs need no network access.
+    kept in the `huggingface_hub` cache (HF_HOME); later runs need no network access.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
     that matches this regular expression starts a new document. If one of the fractions is set,
@@ -123,7 +123,7 @@ class HubCorpus(Corpus):
         except (OSError, ValueError) as error:  # Arrow's errors are subclasses of these
             raise ConfigError(
                 f"data: {self.path} cannot be read ({first_line(error)}); delete its folder in the"
-                f" cache of huggingface_hub (HF_HOME) to download it again"
+                f" huggingface_hub cache (HF_HOME) to download it again"
             ) from None
 
     @cached_property
@@ -142,8 +142,7 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A request with a short timeout tests this. If the Hub is not reachable, only the cache is
-        used.
+        A request with a short timeout tests whether it is. If not, only the cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 
@@ -170,16 +169,16 @@ class HubCorpus(Corpus):
             ) from None
         if missing := _missing_shards(Path(folder)):
             raise ConfigError(
-                f"data: {missing[0]} of {self.path} is missing in the local cache; download it with"
-                f" network access, or delete {folder}"
+                f"data: {missing[0]} of {self.path} is missing from the local cache; go online"
+                f" to download it, or delete {folder}"
             )
         return folder
 
 
 def _missing_shards(folder: Path) -> list[str]:
-    """Return the missing files of sets whose files are named `...-00000-of-00002...`.
+    """Return the missing shards of files that are named `...-00000-of-00002...`.
 
-    A download that was interrupted leaves such sets, and `huggingface_hub` does not always notice.
+    An interrupted download leaves incomplete sets, which `huggingface_hub` does not always notice.
     """
     files = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
     expected = {

@@ -106,7 +106,7 @@ class PositionSampler:
             return distance
         return self.offsets[distance.long().clamp(0, len(self.offsets) - 1)].to(distance.dtype)
 
-    @torch.compiler.disable  # compiled code would draw other numbers
+    @torch.compiler.disable  # compiled code would draw different numbers
     def draw(self, length: int, leading_zeros: int, training: bool, layer: int) -> Tensor:
         """Return `length` sorted positions, of which the first `leading_zeros` (0 or 1) are zero.
 
@@ -127,7 +127,7 @@ def _validate(inner: Encoding, max_length: int, train_length: int) -> None:
     name, limit = type(inner).__name__, inner.max_length()
     if not train_length <= max_length <= MAX_LENGTH_LIMIT:
         raise ValueError(
-            f"max_length={max_length} must be from train_length={train_length} to"
+            f"max_length={max_length} must be between train_length={train_length} and"
             f" {MAX_LENGTH_LIMIT}"
         )
     if limit is not None and limit < max_length:

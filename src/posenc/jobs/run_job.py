@@ -74,8 +74,8 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
         log.error("%s", error)
         progress.write(state="failed", error=abbreviate(one_line(error)))
         return FAILED
-    except (Exception, SystemExit) as error:  # a user's code may call sys.exit
-        if message := disk_message(error):  # the run can resume once the disk can be written to
+    except (Exception, SystemExit) as error:  # user code may call sys.exit
+        if message := disk_message(error):  # the run can resume once the disk is writable again
             log.error("%s\n%s", message, traceback.format_exc())
             with suppress(OSError):
                 progress.write(state="interrupted", error=message)
@@ -152,9 +152,9 @@ def _run(
 def _resolve_settings(
     run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
 ) -> ResolvedSettings:
-    """Return the resolved settings of a run that starts or resumes, and write them to its status.
+    """Return the resolved settings of a run that is starting or resuming, and write its status.
 
-    A resumed run chooses the kernel and compilation again, but keeps all other settings.
+    A resumed run selects the kernel and whether to compile again, but keeps all other settings.
     """
     device, dtype = select_device(config), attention_dtype(config.precision)
     num_steps = training_steps(config).total

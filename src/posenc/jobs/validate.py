@@ -29,7 +29,7 @@ from posenc.training.schedule import build_scheduler
 VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 """The settings that determine an encoding and its dtypes."""
 MAX_VERIFIED_PARAMETERS = 50_000_000
-"""Larger models of a user would take seconds to build and are not verified."""
+"""Larger user-defined models would take seconds to build and are not verified."""
 
 
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
@@ -69,7 +69,7 @@ def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
 
 
 def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
-    """Call a user's model on a tiny input; raise ConfigError if it fails.
+    """Call a user-defined model on a tiny input; raise ConfigError if it fails.
 
     Skips models of more than MAX_VERIFIED_PARAMETERS, and one whose settings are in `verified`;
     otherwise adds them to it.
@@ -97,15 +97,15 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
             }
     except ConfigError:
         raise
-    except Exception as error:  # a user's model may raise anything
+    except Exception as error:  # a user-defined model may raise anything
         location = error_location(error, [definition]) or definition_location(definition)
         raise ConfigError(f"{location}: {definition.__name__}: {describe_error(error)}") from error
     for call, (output, shape) in shapes.items():
         if output.shape != torch.Size(shape):
             raise ConfigError(
-                f"{definition_location(definition)}: {definition.__name__}: {call} has the shape"
-                f" {list(output.shape)}, not {list(shape)}, for {len(tokens)} windows with one"
-                f" scored token each"
+                f"{definition_location(definition)}: {definition.__name__}: {call} returned the"
+                f" shape {list(output.shape)}, expected {list(shape)} for {len(tokens)} windows"
+                f" with one scored token each"
             )
 
 
@@ -226,7 +226,7 @@ def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
 
 
 def _evaluation_limit(config: DictConfig, encoding: Encoding) -> int | None:
-    """Return the maximum length in evaluation, which training may have changed (DroPE)."""
+    """Return the maximum evaluation length, which training may have changed (DroPE)."""
     final_only = not config.evaluation.at_tokens
     encoding.set_training_progress(1.0 if final_only else 0.0)
     limit = encoding.max_length()
@@ -240,6 +240,6 @@ def _as_config_error(name: str, call: Callable[[], Any]) -> Any:
         return call()
     except ConfigError:
         raise
-    except Exception as error:  # a user's optimizer or schedule may raise anything
+    except Exception as error:  # user code may raise anything
         error_type = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ConfigError(f"{name}: {error_type}{first_line(error)}") from None

@@ -1,4 +1,4 @@
-"""Token generation, with a cache of keys and values for the encodings that allow it.
+"""Token generation, with a KV cache for the models and encodings that allow it.
 
 Position may enter a model through several hooks, some of which need the whole sequence: xPos, for
 example, counts positions from the middle of the sequence. The cache therefore holds what each layer

@@ -91,7 +91,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
         if row["protocol"] != BY_POSITION:
             continue
         name = positions_name(row)
-        if sums_and_counts(row, run.positions, name):  # None if missing or of another budget
+        if sums_and_counts(row, run.positions, name):  # None if missing or from a different budget
             by_length = runs_by_length.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))
     windows = {key: _choose_window(by_length) for key, by_length in runs_by_length.items()}
@@ -140,15 +140,14 @@ def evaluation_key(row: Row) -> EvaluationKey:
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each comparable row of the final weights that has a value for `quantity`.
 
-    If swaps were evaluated with a different budget than the comparable rows without a swap, and
-    there are also rows without a swap for that budget, the rows without a swap are repeated as the
-    swap `none`, preferably with that budget.
+    The baseline of the swaps may have been evaluated with a budget other than that of the
+    comparable rows. Then its rows are repeated as the swap `none`.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
             yield _run_point(run, row, quantity)
     swapped = [run for run in experiment.runs if any(row["swap"] for row in run.comparable_rows)]
-    unswapped = {run.name: _with_budget_of_swaps(run) for run in swapped}
+    unswapped = {run.name: _unswapped_rows(run) for run in swapped}
     if any(row not in run.comparable_rows for run in swapped for row in unswapped[run.name]):
         for run in swapped:
             for row in unswapped[run.name]:
@@ -166,7 +165,7 @@ def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
     return point._replace(blocks=run.blocks(row), end_loss=end_loss)
 
 
-def _with_budget_of_swaps(run: Run) -> list[Row]:
+def _unswapped_rows(run: Run) -> list[Row]:
     """Return the final weights' rows without a swap, preferably with the budget of the swaps."""
     budgets = {
         measurement_key({**row, "swap": None}): budget_key(row)
@@ -255,7 +254,7 @@ def _ngrams(
     train_length: int,
     scored_tokens: set[int],
 ) -> dict[int, float]:
-    """Return the mean loss of n-gram models by order; empty if they scored other tokens.
+    """Return the mean loss of n-gram models by order; empty if they scored different tokens.
 
     Orders whose models were trained on different numbers of tokens with the same seed are left out.
     """

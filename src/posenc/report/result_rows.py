@@ -1,11 +1,10 @@
 """The rows of a result table; each value is compared with the best value of its column.
 
-A row also has the fraction of its gain on longer windows that is explained by their smaller
-proportion of early tokens. Tokens at the beginning of a window have little context. Longer windows
-have a smaller proportion of them, so the mean loss falls even if a model makes no use of context
-beyond the training length L (the early-token curse: Press et al. 2022, appendix B). Let e be the
-loss at the end of windows of L tokens. If every position from L on had the loss e, the loss in
-windows of T tokens would be
+A row also has the fraction of its gain in longer windows that early tokens explain. Tokens at the
+beginning of a window have little context. Longer windows have a smaller proportion of them, so the
+mean loss falls even if a model makes no use of context beyond the training length L (the
+early-token curse: Press et al. 2022, appendix B). Let e be the loss at the end of windows of L
+tokens. If every position from L on had the loss e, the loss in windows of T tokens would be
 
     loss(T) = e + L (loss(L) - e) / T,
 
@@ -33,7 +32,7 @@ class EarlyTokens:
     """The fitted S (`slope`) in nats per window, and the fraction of the gain due to early tokens.
 
     `fraction` is None if the curve has no loss at the training length, if the losses by position
-    were not saved, if any seed has no gain, or if the interval of the gain over seeds includes 0.
+    were not saved, if any seed has no gain, or if the interval for the gain includes 0.
     """
 
     slope: Band

@@ -32,7 +32,7 @@ from posenc.tracking.build_tracker import wandb_destination
 PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan, not to its runs."""
 NUM_WRITERS = 16
-"""Threads that write the files of runs; they spend most of their time waiting for the disk."""
+"""Threads that write run files; they spend most of their time waiting for the disk."""
 TARGET = re.compile(r'"_target_": "[^"]*"')
 """A `_target_` in a configuration that is written as JSON."""
 
@@ -51,9 +51,9 @@ def plan(
 
     Before any run directory is written, raises ConfigError if a job is invalid, and RunError if the
     experiment's plan is corrupt. `command` is the command line, which `posenc status` prints.
-    Pass a `composer` to reuse its compositions. Finished runs of experiments in `reuse` are copied.
-    If `local`, runs must fit this machine. A run whose existing directory cannot be used is not
-    written and has a `problem`; if that is the case for all runs, raises the error of the first.
+    Pass a `composer` to reuse its composed configs. Finished runs of experiments in `reuse` are
+    copied. If `local`, runs must fit this machine. A run whose existing directory cannot be used is
+    not written and has a `problem`; if that is the case for all runs, raises the first run's error.
     """
     composed = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared = {key: composed[0][key] for key in PLAN_KEYS}
@@ -112,7 +112,7 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
 
 
 def _trust(configs: Mapping[str, DictConfig]) -> None:
-    """Record as trusted the jobs' classes outside posenc and the W&B projects they log to."""
+    """Record the jobs' custom classes, and the W&B projects that the jobs log to, as trusted."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}

@@ -36,7 +36,7 @@ def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory 
     """
     from posenc.training.checkpoint import list_checkpoints  # torch is slow to import
 
-    if run.path.exists() and not _is_waiting(run):
+    if run.path.exists() and not _is_pending(run):
         return None
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]
     finished = [copy for copy in copies if copy.status().state == "finished"]
@@ -52,20 +52,20 @@ def copy_run(source: RunDirectory, run: RunDirectory) -> None:
     """
     folder = run.path.parent
     with lock(folder / COPY_LOCK):
-        if run.path.exists() and _is_waiting(run):
-            _set_aside_waiting(run)
-        for leftover in folder.glob(f"{COPY_PREFIX}*"):  # also of processes that were killed
+        if run.path.exists() and _is_pending(run):
+            _move_pending_aside(run)
+        for leftover in folder.glob(f"{COPY_PREFIX}*"):  # including those of killed processes
             shutil.rmtree(leftover)
         if not run.path.exists():
             _copy_files(source, run)
 
 
-def _is_waiting(run: RunDirectory) -> bool:
+def _is_pending(run: RunDirectory) -> bool:
     """Whether a run has been planned but not started."""
     return not is_locked(run.lock_file) and run.status() == Status()
 
 
-def _set_aside_waiting(run: RunDirectory) -> None:
+def _move_pending_aside(run: RunDirectory) -> None:
     """Rename the directory of a run that has not been started; keep any other run."""
     with lock(run.lock_file, timeout=0) as acquired:
         if acquired and run.status() == Status():

@@ -44,7 +44,7 @@ class Job:
 def directory_problem(job: Job) -> PosencError | None:
     """Return why the directory of a run cannot be used, so that other runs continue without it.
 
-    Raises ConfigError if the job evaluates weights that its training has not kept.
+    Raises ConfigError if the job evaluates weights that training did not save.
     """
     try:
         _check_directory(job)
@@ -116,7 +116,8 @@ class WrittenRun(NamedTuple):
 def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     """Copy `source`, if any, and write config, tokenizer and status, unless the run is active.
 
-    The files cannot be written if its process does not do the job's evaluation.
+    If it is active and its process runs another evaluation than the job requests, nothing is
+    written, and the result has a problem.
     """
     run = job.run
     if source is not None:
@@ -149,6 +150,6 @@ def _check_active_run(job: Job) -> RunError | None:
     if all(config.get(key) == job.values[key] for key in ("evaluation", "ngram_order")):
         return None
     return RunError(
-        f"{describe_holder(job.run.lock_file)} is running it with other settings of evaluation or"
-        f" ngram_order; rerun this command when that has ended"
+        f"{describe_holder(job.run.lock_file)} is running it with different evaluation or"
+        f" ngram_order settings; rerun this command once it has finished"
     )

@@ -76,7 +76,7 @@ class MirrorFile:
         if not self._is_own_run(self.run_id):
             raise RunError(
                 f"{self.file} names the W&B run {self.run_id}, which this run did not start on this"
-                f" machine; delete the file to log to a W&B run of its own"
+                f" machine; delete the file to log to a new W&B run"
             )
 
     @property
@@ -86,7 +86,7 @@ class MirrorFile:
     def _is_own_run(self, id_: str) -> bool:
         """Whether a W&B run belongs to this run: by its name, or as a trial of the user's sweep.
 
-        A run directory may come from someone else, and must not name another run of the user.
+        A run directory may come from someone else, and must not name another of the user's runs.
         """
         is_named = id_.endswith(f".{self.directory.name}")
         return is_named or id_ == run_id(self.directory) or is_known_trial(id_)
@@ -149,7 +149,7 @@ class MirrorFile:
         self._write()
 
     def record_new_id(self) -> None:
-        """Record a W&B run of another id, because the server has one with rows of other origin."""
+        """Record a new W&B id, because the server has rows from elsewhere under the usual one."""
         new_id = wandb_id(secrets.token_hex(4), self.directory.name)
         self.identity = {"job_type": "train", **git_state(), **self.identity, "id": new_id}
         self._write()
@@ -209,7 +209,7 @@ def _check_contents(file: Path, contents: Mapping[str, Any]) -> None:
 
 
 def _is_entry(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry has a step and its row, if any, has only numbers or null and one axis."""
+    """Whether an entry has a step and a valid row, if any: numbers or null, with one axis."""
     row = entry.get("row", {})
     is_row = isinstance(row, dict) and set(map(type, row.values())) <= {int, float, NoneType}
     axes = sum(name in row for name in EVALUATION_AXES) if is_row else 0
@@ -241,7 +241,7 @@ def offline_run_files(wandb_folder: Path, run_id: str) -> list[Path]:
 def replace_earlier_files(run: "Run", name: str) -> None:
     """Rename the folder of a closed offline run to `run-<name>`, and remove its earlier folders.
 
-    Earlier folders are those of the previous start and of processes that were killed. Viewers
+    Earlier folders are those of the previous launch and of killed processes. Viewers
     such as `wandb leet` then list the run once, by its name.
     """
     folder = Path(run.settings.sync_dir)

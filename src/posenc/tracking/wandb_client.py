@@ -129,7 +129,7 @@ def _kill_service() -> None:
 def failure_reason(error: BaseException) -> str:
     """Return why wandb failed; wandb itself reports a timeout as an authentication error."""
     if isinstance(error, TimeoutError) or "did not respond in time" in str(error):
-        return "the server does not respond"
+        return "the server is not responding"
     return describe_error(error)
 
 

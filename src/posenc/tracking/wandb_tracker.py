@@ -45,7 +45,7 @@ class WandbTracker(Tracker):
     interrupted and resumed run remains a single W&B run in which each step occurs once. If
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
     the run was started and, online or with `posenc sync`, posenc's code as an artifact. If
-    `checkpoints` is true, the final checkpoint of a finished run is also an artifact there. In a
+    `checkpoints` is true, the final checkpoint of a finished run is also uploaded as one. In a
     W&B sweep, the trial is the W&B run instead.
     """
 
@@ -180,7 +180,7 @@ class WandbTracker(Tracker):
             command = f"posenc sync {experiment_arguments(experiment_folder(self._directory))}"
             remedy = f" (upload them later with `{command}`)" if can_sync else ""
             log.warning(
-                "W&B failed (%s); %s continues without it, and its own files remain complete%s",
+                "W&B failed (%s); %s continues without it, and its local files are intact%s",
                 failure_reason(error),
                 self._directory.name,
                 remedy,
@@ -188,9 +188,10 @@ class WandbTracker(Tracker):
 
 
 def _has_history(run: "Run") -> bool:
-    """Whether the server has rows of a run, which this run directory has no record of.
+    """Whether the server has rows for a new W&B run that this run directory did not log.
 
-    They are from an earlier run directory of the same name, or its record has been deleted.
+    They come from an earlier run directory of the same name, or from this one before its record
+    was deleted.
     """
     return not run.offline and run.starting_step > 0
 

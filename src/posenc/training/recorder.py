@@ -160,7 +160,7 @@ class Recorder(pl.Callback):
     def _notify_callbacks(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, row: dict[str, Any]
     ) -> None:
-        """Pass the metrics of a step to the run's callbacks, and notify them of a validation."""
+        """Pass the metrics of a step to the run's callbacks; notify them if validation has run."""
         metrics = {key: torch.tensor(row[key]) for key in MONITORED if key in row}
         trainer.callback_metrics.update(metrics)
         if "validation_loss" in row:

@@ -40,7 +40,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     finite = scores.isfinite().double().mean().item()
     return [
         PropertyValue("any" if limit is None else float(limit), "tokens"),
-        PropertyValue(finite, f"fraction of the scores of the last of {test_length} tokens"),
+        PropertyValue(finite, f"fraction of the last token's scores, {test_length} tokens"),
         _out_of_range_fraction(inspected, test_length),
     ]
 
@@ -49,11 +49,11 @@ def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> Pr
     """Return the fraction of frequencies, channels or heads outside the trained range."""
     layer = inspected.encoding.at_layer(0)
     if layer.overrides("rotation_index") or _has_random_positions(inspected):
-        return PropertyValue(None, "the positions are not those of the tokens")
+        return PropertyValue(None, "positions are not token indices")
     sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
         exceeded, incomplete = new_angles(sinusoids, inspected, test_length)
-        kind = f"frequencies; {int(incomplete.sum())} complete no period in L"
+        kind = f"frequencies; {int(incomplete.sum())} do not complete a period within L"
         return _fraction(exceeded, kind)
     lengths = inspected.train_length, test_length
     values = [position_vectors(inspected.encoding, inspected.positions(n)) for n in lengths]
