@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, RunError
 from posenc.config.settings import NAME_PATTERN
 from posenc.runs.lock import is_locked, lock
 from posenc.runs.plan_file import COPY_LOCK
@@ -62,7 +62,10 @@ def copy_run(source: RunDirectory, run: RunDirectory) -> None:
 
 def _is_pending(run: RunDirectory) -> bool:
     """Whether a run has been planned but not started."""
-    return not is_locked(run.lock_file) and run.status() == Status()
+    try:
+        return run.status() == Status() and not is_locked(run.lock_file)
+    except RunError:  # planning reports a lock file that cannot be used
+        return False
 
 
 def _move_pending_aside(run: RunDirectory) -> None:
