@@ -199,7 +199,7 @@ def test_a_run_uses_neither_checkpoints_nor_results_of_another_run(
     own.rename(run.checkpoints)
     shutil.copy(other.evaluation_file, run.evaluation_file)
     assert main([str(run.path)]) == FAILED
-    assert "has results of the run with hash" in str(run.status().error)
+    assert "contains results of the run with hash" in str(run.status().error)
     assert posenc(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 1
 
 

@@ -45,7 +45,7 @@ been run on a GPU.
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
 """Compute capability of a GPU -> `kernel_options` of FlexAttention; others use PyTorch's defaults.
 
-Empty, because nothing has been measured on a GPU; scripts/benchmarks/flex_options.py measures
+Empty, because nothing has been benchmarked on a GPU; scripts/benchmarks/flex_options.py measures
 candidates.
 """
 
@@ -98,7 +98,7 @@ def check_support(
     """Return why a kernel does not support an encoding (or None) and the Toeplitz bias (or None).
 
     For kernels that read a Toeplitz bias, this also checks the values of the bias, in case
-    `limitations` does not declare that the bias depends on the position of the query.
+    `limitations` does not declare that the bias depends on the query position.
     """
     reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
     if reason is not None or name not in ("key_bias", "toeplitz", "flex"):
@@ -119,7 +119,7 @@ def resolve_kernel(
     length: int,
     positions: Tensor | None = None,
 ) -> KernelChoice:
-    """Return the kernel of one layer for kernel=`name`; for `auto`, the result of `choose`.
+    """Return the kernel that one layer uses with kernel=`name`; for `auto`, the result of `choose`.
 
     Raises UnsupportedKernelError if a kernel that is requested by name does not support the layer.
     """
@@ -146,7 +146,7 @@ def kernel_function(name: str) -> KernelFunction:
 def attend(
     name: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
 ) -> Tensor:
-    """Return the output of `reference.attend`, computed by the kernel for kernel=`name`."""
+    """Compute the same output as `reference.attend`, using kernel=`name`."""
     choice = resolve_kernel(name, encoding, q.device, q.dtype, q.shape[2], pos)
     return attend_with(choice, encoding, x, q, k, v, pos)
 
@@ -159,7 +159,7 @@ def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Te
 
 
 def flex_options(device: torch.device) -> Mapping[str, Any]:
-    """Return the `kernel_options` with which FlexAttention runs on a GPU."""
+    """Return FlexAttention's `kernel_options` for a GPU."""
     return FLEX_OPTIONS.get(torch.cuda.get_device_capability(device), {})
 
 

@@ -1,11 +1,11 @@
 """Attention with a low-rank bias, which is a product of query factors and key factors.
 
-The bias is Q_i . K_j up to a constant per query, where Q and K have few columns. The factors often
-grow with sequence length, while the bias of the keys that matter, Q_i . (K_j - K_i), is small. On a
-CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, where only bfloat16
-is supported, the factors become extra columns of queries and keys in plain causal attention, with
-several bfloat16 columns per factor. This adds less error than rounding queries and keys to
-bfloat16.
+The bias is Q_i . K_j up to a per-query constant, where Q and K have few columns. The factors often
+grow with sequence length, while the bias for the keys that matter, Q_i . (K_j - K_i), is small. On
+a CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, where only
+bfloat16 is supported, the factors become extra columns of queries and keys in plain causal
+attention, with several bfloat16 columns per factor. This adds less error than rounding queries and
+keys to bfloat16.
 """
 
 import torch
@@ -48,16 +48,18 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     if reason := overridden_hook_reason(encoding, *hooks):
         return reason
     if encoding.overrides("sink"):
-        return "it has a sink, and its factors give the scores only up to a constant per query"
+        return "it has a sink, and its factors give the scores only up to a per-query constant"
     if pos.ndim > 1:
         return "a bias on multi-dimensional positions does not factorize"
-    return None if sample_factors(encoding, pos) else "its bias currently does not factorize"
+    return (
+        None if sample_factors(encoding, pos) else "its bias does not factorize with these settings"
+    )
 
 
 def _hook_without_factors(encoding: Encoding) -> str | None:
     """Return a hook that a subclass overrides although it inherits `bias_factors`, or None.
 
-    The inherited factors are then not those of its bias.
+    The inherited factors then no longer match its bias.
     """
     classes = type(encoding).__mro__
     defines_factors = next(i for i, c in enumerate(classes) if "bias_factors" in vars(c))
@@ -110,7 +112,7 @@ def bias_factors(
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Return attention as `reference.attend` defines it.
+    """Compute the same attention output as `reference.attend`.
 
     Raises UnsupportedKernelError if the bias of this input does not factorize.
     """

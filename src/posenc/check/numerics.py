@@ -1,4 +1,4 @@
-"""Properties of gradients, attention kernels and low precision."""
+"""Property checks for gradients, attention kernels and low precision."""
 
 import copy
 from collections.abc import Mapping

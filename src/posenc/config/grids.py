@@ -66,7 +66,7 @@ def compose_sweep(
 def sweep_overrides(overrides: Sequence[str]) -> list[str]:
     """Return the overrides that apply to the whole sweep.
 
-    Raises ConfigError if one of them has several values.
+    Raises ConfigError if one of them has multiple values.
     """
     selected = [
         o for o in parse(overrides) if o.key_or_group in SWEEP_KEYS or o.is_hydra_override()
@@ -131,7 +131,7 @@ def expand(
     - In a grid without the key, the value is set in every job, unless the last rule drops the grid:
       `seed=1,2,3` runs every job with three seeds.
     - The keys for evaluation lengths replace each other.
-    - Several choices of `evaluation/swap` become swaps of the same job, not separate jobs.
+    - Multiple values of `evaluation/swap` become swaps within one job, not separate jobs.
     - If the key is a parameter that some grids vary, the grids that select its component but do not
       vary the parameter are dropped: `encoding.spectrum.base=1e4` keeps only the jobs that set a
       base.

@@ -1,4 +1,4 @@
-"""The identity of a run: the settings that determine its training, and the hash that names it."""
+"""The identity of a run: the settings that determine its training, and the hash in its name."""
 
 import hashlib
 import json
@@ -37,9 +37,9 @@ DIGEST_FIELDS = (
     "tokenizer",
     "planned",
 )
-"""The settings in the digest that planning saves: the identity, and others that reports use."""
+"""The settings in the digest that planning saves: the identity settings and those of reports."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
-"""Settings in which the source code of custom classes and functions is part of the identity."""
+"""Settings whose custom classes and functions contribute their source code to the identity."""
 
 
 def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def config_digest(config: dict[str, Any]) -> str:
 
 
 def check_identity(config: DictConfig | dict[str, Any]) -> None:
-    """Raise RunError if a saved configuration no longer has the hash or the name of its run."""
+    """Raise RunError if a saved configuration no longer matches its run's hash or name."""
     planned = config["planned"]
     _check_name(config)
     new_hash = run_hash(identity(config, planned["fingerprint"]))

@@ -1,4 +1,4 @@
-"""Evaluation swaps, which replace or wrap a trained encoding, for example its RoPE spectrum."""
+"""Evaluation swaps, which wrap a trained encoding or replace a part of it, such as the spectrum."""
 
 import hashlib
 import json
@@ -20,9 +20,9 @@ MUTUALLY_EXCLUSIVE = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive;
 
 
 def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
-    """Return `overrides` with several choices of `evaluation/swap` merged into one list of swaps.
+    """Return `overrides` with multiple values of `evaluation/swap` merged into one list of swaps.
 
-    All swaps are then measured in a single evaluation of the run. `none` is the unchanged encoding,
+    All swaps are then evaluated together, in a single evaluation. `none` is the unchanged encoding,
     and a value of `evaluation.swap.KEY` applies to each swap that has this parameter:
     `evaluation/swap=none,pi evaluation.swap.factor=2,4` gives three swaps. Raises ConfigError for a
     parameter that no swap has, or if `evaluation.swaps` is also set.
@@ -81,7 +81,7 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
 
 
 def custom_swaps(evaluation: Mapping[str, Any]) -> list[str]:
-    """Return the names of the swaps whose options are not in `conf/`, but in another folder."""
+    """Return the names of the swaps whose options are defined outside `conf/`."""
     return [
         name
         for name in evaluation.get("swaps") or {}

@@ -96,7 +96,7 @@ def _write_folder(
 def _remove_partial_folders(cache_dir: Path, current: str) -> None:
     """Remove the partial folders of killed processes: those whose lock is free, and `current`.
 
-    The caller holds the lock of `current`.
+    The caller holds the lock for `current`.
     """
     for partial in cache_dir.glob(".*.partial"):
         name = partial.name.removeprefix(".").removesuffix(".partial")

@@ -49,7 +49,7 @@ def evaluate(
     """Compute the evaluation rows for `keys`, save each as soon as it is complete, and return them.
 
     `on_progress` is called with the fraction of work done and the speed in tokens per second; if it
-    returns False, the rows completed so far are returned. `kernel` replaces that of `config`.
+    returns False, the rows completed so far are returned. `kernel` overrides the one in `config`.
     Raises RunError if weights are missing (before anything is measured) or a loss is not finite.
     """
     requests = measurement_requests(config, data, keys)
@@ -112,7 +112,7 @@ def load_model(
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
-                f"{checkpoint.path}: {name} has values that are NaN or infinite, because the"
+                f"{checkpoint.path}: {name} contains NaN or infinite values, because the"
                 f" training diverged or the file was changed; rerun the command with a lower"
                 f" learning rate"
             )
@@ -124,8 +124,8 @@ def supported_kernel(
 ) -> str:
     """Return the kernel of a saved run's configuration, or `auto` if it cannot be used here.
 
-    A kernel that was requested for training on a GPU may not support a CPU, and all kernels compute
-    the same function.
+    A kernel that was requested for training on a GPU may not run on a CPU. All kernels compute the
+    same function.
     """
     dtype = attention_dtype(config.precision)
     try:
@@ -175,12 +175,10 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
     command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"
     if run.status().state == "finished":
         return RunError(
-            f"{run.name} had finished, but {latest}; to repeat the missing steps, delete"
+            f"{run.name} finished, but {latest}; to redo the missing steps, delete"
             f" {run.status_file} and run {command}"
         )
-    return RunError(
-        f"the training of {run.name} is not complete: {latest}; resume it with {command}"
-    )
+    return RunError(f"{run.name} has not finished training: {latest}; resume it with {command}")
 
 
 def _load(
@@ -205,7 +203,7 @@ def _load(
         model.load_state_dict(weights, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
         raise checkpoint.load_error(error) from error
-    # The state that was saved with averaged weights may be that of an earlier step.
+    # The encoding's state that is saved with averaged weights may come from an earlier step.
     model.encoding.set_training_progress(_training_progress(checkpoint, config))
     return model
 

@@ -129,7 +129,7 @@ def _parameter_errors(config: DictConfig, protocol: str, parameter: str) -> list
         ]
     if value is not None and value > shortest:
         return [
-            f"{key}={value} is more than the shortest evaluation length {shortest}; use"
+            f"{key}={value} exceeds the shortest evaluation length {shortest}; use"
             f" {shortest} or less, or longer evaluation lengths"
         ]
     return []

@@ -93,8 +93,8 @@ def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | Non
 def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
     """Return the losses of the scored targets and, with `accuracy`, which of them are ranked first.
 
-    Only scored positions go through the last feed-forward layer and the head. Among equal logits,
-    the token with the lowest id ranks first.
+    Only scored positions go through the last feed-forward layer and the head. Ties are broken
+    in favor of the lowest token id.
     """
     if batch.scored.all() and not accuracy:
         return model.losses(batch.inputs, batch.targets).flatten(), None
@@ -133,9 +133,9 @@ def measure(
     budget: Budget,
     accuracy: bool = False,
 ) -> Measurement | None:
-    """Score every window that the budget allows, in batches of at most `batch_tokens` tokens.
+    """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
-    A longer window is its own batch. Windows are sharded over processes, and each returns the whole
+    A longer window is a batch of one. Windows are sharded over processes, and each returns the full
     result. After each batch, `on_batch` receives the number of tokens so far and the elapsed time
     in seconds; if it returns False in any process, returns None. The model is left in eval mode.
     """
@@ -242,7 +242,7 @@ def save_rows(
     """Save the rows of a measurement and its losses by position and by block; return the rows.
 
     For each measurement, the two npz files keep only the losses of the row that scored the most
-    tokens, whatever its budget. Raises RunError if a loss is not finite.
+    tokens, regardless of its budget. Raises RunError if a loss is not finite.
     """
     if not np.isfinite(result.sums).all():
         raise RunError(

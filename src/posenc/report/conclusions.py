@@ -151,7 +151,7 @@ def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _different_tokens_note(experiment: Experiment) -> list[str]:
-    """Return a warning if a protocol scored different tokens in runs of one training length."""
+    """Return a warning if a protocol scored different tokens in runs of equal training length."""
     hashes = defaultdict(set)
     for run in experiment.evaluated:
         for row in run.rows:
@@ -223,7 +223,7 @@ def _early_tokens_note(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _few_windows_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
-    """Return a warning for each evaluation in which the text has too few windows of a length."""
+    """Return a warning for each evaluation with too few windows of a given length."""
     counts: defaultdict[str, dict[float, int]] = defaultdict(dict)
     for curves in curve_sets:
         protocol, stride = curves.evaluation_key.protocol, curves.evaluation_key.stride or 1

@@ -183,7 +183,7 @@ class CurveSet:
     """Comparable curves: same training length, and same evaluation except for its length.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
-    `window` is the evaluation length if `x` is another quantity, such as a position, and
+    `window` is the evaluation length if `x` is something else, such as a position, and
     `num_windows` is the number of windows. `ngrams` maps orders to the mean losses over seeds of
     n-gram models of the training tokens, scored on the same text. `chance` is the accuracy of
     guessing, if the curves are accuracies on a task for which it is known. If the curves are one

@@ -1,4 +1,4 @@
-"""Prints a report: its main results, or all result tables, verdicts and texts."""
+"""Prints a report: its main results, or all result tables, verdicts and notes."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,11 +25,11 @@ from posenc.report.verdicts import OUTCOME_STYLES, claim_outcomes, summary, term
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
 BEST_SWAP_NOTE = (
-    "swap: a change of the encoding after training. *: the best swaps of each encoding. For other"
+    "swap: a change to the encoding after training. *: the best swaps of each encoding. For other"
     " lengths, use --full."
 )
 NOTE = (
-    "*: best of its column, or not statistically distinguishable from it. For intervals, reasons,"
+    "*: best in its column, or not statistically distinguishable from it. For intervals, reasons,"
     " descriptions of labels, other tables and limitations, use --full or open the page below."
 )
 

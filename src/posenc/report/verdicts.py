@@ -49,8 +49,8 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """Return counts of claims such as `3 hold, 2 fail (1 at some training lengths only)`.
 
     A claim judged at several training lengths counts once: it fails if it fails at any of them and
-    holds if it holds at all of them. The text in parentheses counts the claims whose outcome is not
-    the same at all training lengths.
+    holds if it holds at all of them. The number in parentheses counts the claims whose outcome
+    differs between training lengths.
     """
     counts: Counter[Outcome] = Counter()
     mixed: Counter[Outcome] = Counter()
@@ -148,7 +148,7 @@ class _Row:
 
 
 def verdict_tables(verdicts: Verdicts) -> list[Table]:
-    """Return a table of the premises and a table of the claims, without empty tables.
+    """Return a table of the premises and a table of the claims, omitting empty ones.
 
     The note on the numbers is below the last table.
     """

@@ -3,7 +3,7 @@
 A row is the result of a measurement: the mean loss of one protocol at one length. Its budget
 (`budget_tokens` and `budget_seconds` of the evaluation) limits how many targets are scored. A run
 evaluated with several budgets has several rows for one measurement, but a mean over seeds, or the
-best value of a column, is meaningful only among rows that scored the same tokens.
+best value in a column, is meaningful only among rows that scored the same tokens.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ def budget_ran_out(row: Mapping[str, Any]) -> bool:
 
 
 def row_key(row: Row) -> tuple[Any, ...]:
-    """Return the values that identify a row; rows with the same key replace each other.
+    """Return the values that identify a row; a new row replaces one with the same key.
 
     These are the measurement, its budget and the tokens that were scored. A token budget determines
     them; a time budget does not, so their hash is included (their number in older rows).
@@ -175,8 +175,8 @@ def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = Non
         saved_owner = contents.get("run", owner)
         if saved_owner != owner:
             raise RunError(
-                f"{path} has results of the run with hash {saved_owner}, but this run has the hash"
-                f" {owner}; restore the file, or delete it and evaluate the run again"
+                f"{path} contains results of the run with hash {saved_owner}, but this run has the"
+                f" hash {owner}; restore the file, or delete it and evaluate the run again"
             )
     rows = contents.get("rows") if isinstance(contents, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -218,8 +218,8 @@ def _contradicts_sum(row: Row, key: str) -> bool:
 def read_evaluation(path: Path, run_hash: str | None = None) -> list[Row]:
     """Return the rows of `evaluation.json`; a missing file has none.
 
-    Raises RunError if the file is corrupt, has a row twice, or has the hash of a run other than
-    `run_hash`. Older files do not have a run's hash.
+    Raises RunError if the file is corrupt, contains a duplicate row, or has the hash of a run other
+    than `run_hash`. Older files do not have a run's hash.
     """
     rows = read_rows(path, EVALUATION, run_hash)
     if len({row_key(row) for row in rows}) < len(rows):

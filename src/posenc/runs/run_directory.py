@@ -130,7 +130,7 @@ class RunDirectory:
     def check_logs(
         self, status: Status, metrics: Sequence[dict[str, Any]], timing: Sequence[dict[str, Any]]
     ) -> None:
-        """Raise RunError if the logs are not those that the run had when it finished.
+        """Raise RunError if the logs have changed since the run finished.
 
         `timing.jsonl` may be missing.
         """
@@ -143,8 +143,8 @@ class RunDirectory:
         for file, rows, digest, remedy in expected:
             if digest not in (None, RowsDigest(rows).short_hexdigest()):
                 raise RunError(
-                    f"{file} is not the log of this run (it is older, edited or from another run);"
-                    f" restore it, or {remedy}"
+                    f"{file} is not the log of this run (it is outdated, edited or from a different"
+                    f" run); restore it, or {remedy}"
                 )
 
     def trained_steps(self, planned: int) -> int:
@@ -221,7 +221,7 @@ def ambiguous_run_error(path: str, matches: Sequence[str]) -> ConfigError:
 
 
 def join_first(names: Sequence[str]) -> str:
-    """Return the first names, followed by an ellipsis if there are more."""
+    """Return the first few names, followed by an ellipsis if there are more."""
     return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
 
 

@@ -45,7 +45,8 @@ class PlannedRun:
         if self.problem or self.config_digest in (None, config_file_digest(self.run)):
             return status
         error = (
-            "another command changed its settings meanwhile; rerun this command when it has ended"
+            "another command changed its settings in the meantime; rerun this command once it has"
+            " finished"
         )
         return status.replace(state="interrupted", error=error)
 
@@ -84,7 +85,7 @@ class Launcher(Protocol):
         return self.code
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run all `runs` until they end, and return the final status of each run by name.
+        """Run all `runs` to completion, and return the final status of each run by name.
 
         `finished` is the number of other runs of the sweep that are already finished; the displayed
         counts include them.

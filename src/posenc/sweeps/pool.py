@@ -29,7 +29,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""Maximum number of starts of a run whose process keeps being killed (usually out of memory)."""
+"""Maximum number of attempts for a run whose process is killed (usually out of memory)."""
 
 
 def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Seque
 class PoolLauncher(Launcher):
     """Runs up to `jobs` runs at a time, by default one per GPU or, without GPUs, one per core.
 
-    A run on several devices takes that many GPUs or cores. The cores are divided among the runs as
+    A multi-device run takes that many GPUs or cores. The cores are divided among the runs as
     threads. Tests replace the `command` of the jobs.
     """
 
@@ -142,7 +142,7 @@ class _Launch:
                     fork=self.fork,
                 )
             except EOFError:
-                killed = Status("interrupted", "the server that forks jobs was killed")
+                killed = Status("interrupted", "the fork server was killed")
                 if self.num_starts[planned.name] < MAX_STARTS:
                     self.waiting_runs.append(planned)
                 else:

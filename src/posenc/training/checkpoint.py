@@ -40,12 +40,15 @@ TRAINING_STATE: dict[str, tuple[type, int]] = {
     "optimizer_states": (list, 1),
     "lr_schedulers": (list, 1),
 }
-"""Key that Lightning resumes from -> the type and the number of items (0: any) of its value."""
+"""Key that Lightning needs to resume -> the type and the number of items (0: any) of its value."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint or weights file after `step` optimizer steps; `digest` is its contents' hash."""
+    """A checkpoint or weights file after `step` optimizer steps.
+
+    `digest` is a hash of its contents.
+    """
 
     path: Path
     step: int
@@ -62,7 +65,7 @@ class Checkpoint:
 
         With `mmap`, tensors are read from disk only if they are used. Raises RunError if the file
         contains anything other than tensors and plain values, or more values than
-        `check_checkpoint` allows, if its number of steps is not the one in its name, or if the hash
+        `check_checkpoint` allows, if its step count does not match its filename, or if the hash
         of the run that saved it is not `run_hash`. If `run_hash` is None, or if the file is from an
         earlier version and has no hash, the hash is not checked. Raises OSError if the file cannot
         be read.
@@ -86,7 +89,7 @@ class Checkpoint:
         return contents
 
     def check_training_state(self, run_hash: str) -> None:
-        """Raise RunError like `load`, or if anything that training resumes from is missing."""
+        """Raise RunError like `load`, or if anything needed to resume training is missing."""
         contents = self.load(run_hash)
         for key, (expected, size) in TRAINING_STATE.items():
             value = contents.get(key)
@@ -101,7 +104,7 @@ class Checkpoint:
     def check_metrics(self, run: RunDirectory) -> None:
         """Raise RunError if `metrics.jsonl` up to this step has changed since the checkpoint.
 
-        Checkpoints of earlier versions, which have no digest of it, are not checked.
+        Checkpoints from earlier versions, which have no such digest, are not checked.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
         if self.load(mmap=True).get(METRICS_DIGEST) not in (
@@ -115,7 +118,7 @@ class Checkpoint:
             )
 
     def check_training(self, run: RunDirectory, run_hash: str) -> None:
-        """Raise RunError if the metrics of the finished run are not those of this checkpoint."""
+        """Raise RunError if the finished run's metrics do not match this checkpoint."""
         digests = self.load(run_hash, mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
         if None not in digests and digests[0] != digests[1]:
             raise RunError(
@@ -136,8 +139,9 @@ class Checkpoint:
 def save_checkpoint(folder: Path, step: int, write: Callable[[Path], None]) -> Checkpoint:
     """Save a checkpoint atomically and keep only the newest two.
 
-    `write` fills a temporary file, which is renamed once it is on disk. Checkpoints of later steps
-    are removed too: the run could not resume from them, because they or the metrics were corrupt.
+    `write` fills a temporary file, which is renamed once it is on disk. Checkpoints from later
+    steps are removed, too: the run could not resume from them, because they or the metrics were
+    corrupt.
     """
     checkpoint = _write_file(folder, "step", step, write)
     checkpoints = list_checkpoints(folder)

@@ -29,7 +29,7 @@ log = logging.getLogger("posenc")
 
 
 def fit(session: Session, training_fraction: float) -> bool:
-    """Train until the token budget is used up or a callback ends the training.
+    """Train until the token budget is used up or a callback ends training.
 
     Returns False if a stop request ended it before that. `training_fraction` is the fraction of the
     run's work that is training; the rest is evaluation.
@@ -83,7 +83,7 @@ def build_module(
     *,
     compiled: bool = False,
 ) -> LanguageModel:
-    """Return the model of `config` with its optimizer and learning-rate schedule.
+    """Return the model described by `config`, with its optimizer and learning-rate schedule.
 
     `encoding` is the untrained encoding of `config`, if the caller has already built it.
     """
