@@ -61,7 +61,7 @@ def test_windows_score_each_token_once_and_do_not_exceed_the_length(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["evaluation=sliding", "evaluation.stride=25"], "evaluation.stride=25 is more than the"),
+        (["evaluation=sliding", "evaluation.stride=25"], "evaluation.stride=25 exceeds the"),
         (["evaluation=last_k", "evaluation.k=25"], "shortest evaluation length 24"),
         (["evaluation=fixed_target", "evaluation.targets=0"], "must be positive"),
         (["evaluation.stride=4"], "only used by the protocol sliding"),
