@@ -71,11 +71,11 @@ def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
 def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
     """Call a user-defined model on a tiny input; raise ConfigError if it fails.
 
-    Skips models of more than MAX_VERIFIED_PARAMETERS, and one whose settings are in `verified`;
-    otherwise adds them to it.
+    Skips models for a GPU, which may not run on a CPU, those of more than MAX_VERIFIED_PARAMETERS,
+    and one whose settings are in `verified`; otherwise adds them to it.
     """
     settings = f"{vocab_size} {OmegaConf.to_yaml(OmegaConf.masked_copy(config, ['model']))}"
-    if settings in verified:
+    if settings in verified or select_device(config).type != "cpu":
         return
     verified.add(settings)
     meta_model = build_meta_model(config, vocab_size)
@@ -87,7 +87,7 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     scored[:, -1] = True
     try:
         with torch.random.fork_rng(devices=[]), fixed_numerics(), torch.no_grad():
-            model = build_model(config, vocab_size).eval()
+            model = build_model(config, vocab_size, kernel="auto").eval()
             shapes = {
                 "losses(tokens, targets)": (model.losses(tokens, tokens), tokens.shape),
                 "hidden_states(tokens, scored=mask)": (
