@@ -65,6 +65,14 @@ class WrongShape(Encoding):
 """
 
 
+EXTRA_LINES = {
+    "model": "defaults: [tiny, _self_]\n",
+    "optimizer": "_partial_: true\n",
+    "encoding": "",
+}
+"""Config group -> lines of the YAML file of each of its options."""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command in a folder with the modules above and a config for each of their classes."""
@@ -77,11 +85,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         for line in source.splitlines():
             if line.startswith(("class ", "def ")):
                 name = line.split()[1].split("(")[0]
-                defaults = "defaults: [tiny, _self_]\n" if group == "model" else ""
-                text = f"# {name}\n{defaults}_target_: {module}.{name}\n"
+                text = f"# {name}\n{EXTRA_LINES[group]}_target_: {module}.{name}\n"
                 (folder / f"{name.lower()}.yaml").write_text(text)
-                if group == "optimizer":
-                    (folder / f"{name.lower()}.yaml").write_text(f"{text}_partial_: true\n")
         sys.modules.pop(module, None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

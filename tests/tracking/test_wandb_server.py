@@ -1,13 +1,11 @@
 """Online runs: servers that work, fail or hang, clients that die, and `posenc sync` afterwards."""
 
-import gc
 import json
 import logging
 import shutil
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -74,14 +72,6 @@ def sync(folder) -> int:
 @pytest.fixture(autouse=True)
 def short_finish_timeout(monkeypatch):
     monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 5)
-
-
-@pytest.fixture(autouse=True)
-def no_warning_about_killed_services():
-    """wandb does not wait for the process of its service if it is killed."""
-    yield
-    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        gc.collect()
 
 
 def test_a_resumed_online_run_is_one_run_with_every_step_once(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.benchmark import Timer
 
 from posenc.attention.precision import autocast
-from posenc.encodings.base import Encoding
+from posenc.encodings.base import layer_encodings
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
 from posenc.model.device import fixed_numerics
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
@@ -97,12 +97,12 @@ class ThisMachine(Machine):
     ) -> Throughput:
         """Return the measured FLOP/s of passes through at most MAX_TIMED_LAYERS layers.
 
-        If layers may have different encodings, all layers are timed. Raises ConfigError if the
+        If the layers do not share one encoding, all of them are timed. Raises ConfigError if the
         weights of the timed layers exceed this machine's memory.
         """
         config = copy.deepcopy(config)
-        encoding = build_encoding(config, list(config.modules))
-        if type(encoding).at_layer is Encoding.at_layer:
+        encodings = layer_encodings(build_encoding(config, list(config.modules)))
+        if all(encoding is encodings[0] for encoding in encodings):
             config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // (self.concurrent_runs * config.devices)))

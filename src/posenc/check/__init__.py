@@ -7,11 +7,11 @@ import torch
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
 from posenc.check.encoding_under_test import EncodingUnderTest, Result, failed
-from posenc.check.hook_definitions import raising_line, user_encodings, verify_definitions
+from posenc.check.hook_definitions import parts, raising_line, user_encodings, verify_definitions
 from posenc.check.hook_values import verify_longer_values, verify_values
 from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import ConfigError, describe_error, one_line
-from posenc.config.user_code import definition_location
+from posenc.config.user_code import raised_error
 from posenc.encodings.base import Encoding
 
 Property = Callable[[EncodingUnderTest], Result]
@@ -56,10 +56,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything
-        location = raising_line(error, encoding) or definition_location(type(encoding))
-        raise ConfigError(
-            f"{location}: {type(encoding).__name__}: {describe_error(error)}"
-        ) from error
+        raise raised_error(error, type(encoding), map(type, parts(encoding))) from error
     finally:
         torch.set_num_threads(threads)
 

@@ -183,9 +183,9 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     else:
         factors = DEFAULT_FACTORS if evaluation.factors is None else evaluation.factors
         lengths = [length * factor for factor in factors]
-    if longest := [value for value in lengths if not value < MAX_EVALUATION_LENGTH + 1]:
+    if too_long := [value for value in lengths if not value < MAX_EVALUATION_LENGTH + 1]:
         raise ConfigError(
-            f"evaluation length {longest[0]:.6g} must be at most {MAX_EVALUATION_LENGTH:,} tokens,"
+            f"evaluation length {too_long[0]:.6g} must be at most {MAX_EVALUATION_LENGTH:,} tokens,"
             f" because a window is evaluated in one piece"
         )
     lengths = [round(value) for value in lengths]

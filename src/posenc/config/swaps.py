@@ -85,8 +85,12 @@ def custom_swaps(evaluation: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name in evaluation.get("swaps") or {}
-        if name != NO_SWAP and name.split()[0] not in option_files(SWAP_GROUP)
+        if name != NO_SWAP and _is_custom(name.split()[0])
     ]
+
+
+def _is_custom(option: str) -> bool:
+    return option not in option_files(SWAP_GROUP)
 
 
 def evaluation_swaps(config: DictConfig) -> dict[str | None, DictConfig | None]:
@@ -120,7 +124,7 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     named = {key for key, value in values.items() if value != defaults.get(key)}
-    if option not in option_files(SWAP_GROUP):
+    if _is_custom(option):
         named |= {key for key in values if not key.startswith("_")}
         values = {key: _short_value(value) for key, value in values.items()}
     words = [f"{key}={values[key]}".replace(" ", "") for key in named]

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from posenc.config.errors import ConfigError, describe_error
+
 
 def definition_location(definition: Callable[..., Any]) -> str:
     """Return the location of a definition, such as `mine.py, line 7`, or its module's name."""
@@ -31,6 +33,19 @@ def error_location(error: BaseException, definitions: Iterable[Callable[..., Any
         if frame.filename in files:
             return _format(frame.filename, frame.lineno or 1)
     return None
+
+
+def raised_error(
+    error: BaseException,
+    definition: Callable[..., Any],
+    parts: Iterable[Callable[..., Any]] = (),
+) -> ConfigError:
+    """Return an error for an exception that user code raised.
+
+    It names the line in the files of `definition` or `parts`, or else the definition.
+    """
+    location = error_location(error, [definition, *parts]) or definition_location(definition)
+    return ConfigError(f"{location}: {definition.__name__}: {describe_error(error)}")
 
 
 def import_location(error: BaseException) -> str:

@@ -6,6 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_digest
@@ -120,7 +122,7 @@ class HubCorpus(Corpus):
                             f"data.column: '{self.column}' of {self.path} is of type"
                             f" {type(text).__name__}, not a string"
                         )
-        except (OSError, ValueError) as error:  # Arrow's errors are subclasses of these
+        except (pa.ArrowException, OSError, ValueError) as error:
             raise ConfigError(
                 f"data: {self.path} cannot be read ({first_line(error)}); delete its folder in the"
                 f" huggingface_hub cache (HF_HOME) to download it again"

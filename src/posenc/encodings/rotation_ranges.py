@@ -60,8 +60,14 @@ def require_rope(encoding: Encoding) -> None:
         )
 
 
+def changes_positions(layer: Encoding) -> bool:
+    """Whether a layer's encoding uses positions other than the token indices it is given."""
+    is_randomized = any(isinstance(module, Randomized) for module in layer.modules())
+    return is_randomized or layer.overrides("rotation_index")
+
+
 def _supports_any_positions(layer: Encoding) -> bool:
-    if layer.overrides("rotation_index") or any(isinstance(m, Randomized) for m in layer.modules()):
+    if changes_positions(layer):
         return False
     return _has_rope(layer) or not innermost_encoding(layer).overrides("rotate")
 

@@ -10,12 +10,13 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.attention.choice import layer_choices
 from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
+from posenc.config.component_types import is_user_code
 from posenc.config.components import build, check
-from posenc.config.errors import ConfigError, describe_error, first_line, plural
+from posenc.config.errors import ConfigError, first_line, plural
 from posenc.config.settings import COMPONENTS, evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
-from posenc.config.user_code import definition_location, error_location
+from posenc.config.user_code import definition_location, raised_error
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
@@ -74,14 +75,16 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     Skips models for a GPU, which may not run on a CPU, those of more than MAX_VERIFIED_PARAMETERS,
     and one whose settings are in `verified`; otherwise adds them to it.
     """
+    if not is_user_code(config.model._target_, "model") or select_device(config).type != "cpu":
+        return
     settings = f"{vocab_size} {OmegaConf.to_yaml(OmegaConf.masked_copy(config, ['model']))}"
-    if settings in verified or select_device(config).type != "cpu":
+    if settings in verified:
         return
     verified.add(settings)
     meta_model = build_meta_model(config, vocab_size)
-    definition, size = type(meta_model), meta_model.parameter_count()
-    if definition.__module__.startswith("posenc.") or size > MAX_VERIFIED_PARAMETERS:
+    if meta_model.parameter_count() > MAX_VERIFIED_PARAMETERS:
         return
+    definition = type(meta_model)
     tokens = torch.zeros(2, min(4, config.train_length), dtype=torch.long)
     scored = tokens.bool()
     scored[:, -1] = True
@@ -98,8 +101,7 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     except ConfigError:
         raise
     except Exception as error:  # a user-defined model may raise anything
-        location = error_location(error, [definition]) or definition_location(definition)
-        raise ConfigError(f"{location}: {definition.__name__}: {describe_error(error)}") from error
+        raise raised_error(error, definition) from error
     for call, (output, shape) in shapes.items():
         if output.shape != torch.Size(shape):
             raise ConfigError(

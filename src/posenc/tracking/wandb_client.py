@@ -8,7 +8,7 @@ import configparser
 import logging
 import os
 import shutil
-import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,11 +32,10 @@ REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that wandb 
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
 ABANDON_TIMEOUT = 5  # seconds to close a run after W&B has failed
-SERVICE = "wandb-core"
 
 # Seconds between writes of an offline run to disk; a killed process loses the rows since the last
-# write. wandb's default is 15. This is the only private setting used; versions of wandb that do not
-# know it keep their own interval.
+# write. wandb's default is 15. The setting is private; versions of wandb that do not know it keep
+# their own interval.
 PRIVATE_SETTINGS: dict[str, Any] = {"x_transaction_log_flush_interval": 1}
 
 
@@ -96,11 +95,13 @@ def limited_time(seconds: float) -> Generator[None]:
     Then raises TimeoutError. wandb's own timeout does not cover a request that precedes the end of
     a run, such as an alert.
     """
-    expired = threading.Event()
+    expired, service = threading.Event(), _service_process()
 
     def stop() -> None:
         expired.set()
-        _kill_service()
+        if service is not None:
+            service.kill()
+            service.wait()
 
     timer = threading.Timer(seconds, stop)
     timer.daemon = True
@@ -117,13 +118,16 @@ def limited_time(seconds: float) -> Generator[None]:
         raise TimeoutError
 
 
-def _kill_service() -> None:
-    """Kill the child processes of this process that are wandb's service (Linux only)."""
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, fields = file.read_text().partition("(")[2].rpartition(")")
-            if name == SERVICE and int(fields.split()[1]) == os.getpid():
-                os.kill(int(file.parent.name), signal.SIGKILL)
+def _service_process() -> "subprocess.Popen[bytes] | None":
+    """Return the process of wandb's service, or None if it is not running.
+
+    It is a private attribute. With a version of wandb that has another one, nothing is killed.
+    """
+    import wandb
+
+    with suppress(AttributeError):
+        return wandb.setup()._connection._proc._process  # type: ignore[union-attr]
+    return None
 
 
 def failure_reason(error: BaseException) -> str:
@@ -220,14 +224,14 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
 
 
 def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: float) -> "Run":
-    if finish_timeout < UPLOAD_TIMEOUT:
-        os.environ.setdefault("WANDB_HTTP_TIMEOUT", str(REQUEST_TIMEOUT))
     import wandb  # slow: takes a third of a second
-    import wandb.apis.public.api  # reads WANDB_HTTP_TIMEOUT when it is first imported
 
     reject_special_files([folder / "wandb"])  # the folder may be from someone else
     if mode == "online":
         check_folder_settings()
+        if finish_timeout < UPLOAD_TIMEOUT:
+            os.environ.setdefault("WANDB_HTTP_TIMEOUT", str(REQUEST_TIMEOUT))
+        import wandb.apis.public.api  # reads WANDB_HTTP_TIMEOUT when it is first imported
     settings = wandb.Settings(
         mode=mode,  # type: ignore[arg-type]
         root_dir=str(folder),

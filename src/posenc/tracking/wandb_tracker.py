@@ -74,9 +74,7 @@ class WandbTracker(Tracker):
             mirror_file.record_open(job_type, save_diff=self.save_code)
             init_kwargs = self._training_kwargs(mirror_file, config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
-            if is_new and _has_history(self._run):
-                close_run(self._run, failed=False)
-                mirror_file.record_new_id()
+            if is_new and _close_earlier_run(self._run, mirror_file):
                 init_kwargs = self._training_kwargs(mirror_file, config)
                 self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._mirror = Mirror(self._run, run, config)
@@ -108,13 +106,11 @@ class WandbTracker(Tracker):
         kwargs = self._training_kwargs(mirror_file, config)
         opened = offline_run(experiment_folder(run), **kwargs) if offline else online_run(**kwargs)
         with opened as wandb_run:
-            if is_conflict := is_new and _has_history(wandb_run):
-                close_run(wandb_run, failed=False)
-                mirror_file.record_new_id()
-            else:
+            is_closed = is_new and _close_earlier_run(wandb_run, mirror_file)
+            if not is_closed:
                 self._mirror = Mirror(wandb_run, run, config)
                 self._finish(wandb_run, failed=run.status().state != "finished")
-        if is_conflict:
+        if is_closed:
             self.sync(run, config, offline=offline)
 
     def log_inspection(self, inspection: Inspection) -> None:
@@ -187,13 +183,17 @@ class WandbTracker(Tracker):
             )
 
 
-def _has_history(run: "Run") -> bool:
-    """Whether the server has rows for a new W&B run that this run directory did not log.
+def _close_earlier_run(run: "Run", mirror_file: MirrorFile) -> bool:
+    """Close a new W&B run if the server already has rows for it, and record a new id.
 
-    They come from an earlier run directory of the same name, or from this one before its record
-    was deleted.
+    The rows come from an earlier run directory of the same name, or from this one before its record
+    was deleted. Returns whether the W&B run was closed.
     """
-    return not run.offline and run.starting_step > 0
+    if run.offline or not run.starting_step:
+        return False
+    close_run(run, failed=False)
+    mirror_file.record_new_id()
+    return True
 
 
 def _tags(tags: Sequence[str], run: RunDirectory, config: DictConfig) -> list[str]:

@@ -44,8 +44,7 @@ class TaskData(Dataset):
 
     def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
         """Return examples whose sizes are distributed as in training."""
-        seed = ("validation along training", length)
-        batches = TaskBatches(self.task, length, *seed, ids=self._ids)
+        batches = TaskBatches(self.task, length, "validation along training", length, ids=self._ids)
         return batches.batch(0, max(1, tokens // length))
 
     def examples(self, split: str, length: int) -> Examples:

@@ -10,7 +10,7 @@ import math
 from torch import Tensor
 
 from posenc.encodings.frequencies import SinusoidalFrequencies
-from posenc.encodings.randomized import Randomized
+from posenc.encodings.rotation_ranges import changes_positions
 from posenc.inspect.encoding.hook_outputs import (
     bias_by_distance,
     find_sinusoidal_frequencies,
@@ -47,8 +47,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
 
 def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> PropertyValue:
     """Return the fraction of frequencies, channels or heads outside the trained range."""
-    layer = inspected.encoding.at_layer(0)
-    if layer.overrides("rotation_index") or _has_random_positions(inspected):
+    if changes_positions(inspected.encoding.at_layer(0)):
         return PropertyValue(None, "positions are not token indices")
     sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
@@ -65,10 +64,6 @@ def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> Pr
     if trained is None or extended is None:
         return PropertyValue(0.0, "no position vectors or biases")
     return _fraction(exceeds_trained_range(trained, extended), kind)
-
-
-def _has_random_positions(inspected: InspectedEncoding) -> bool:
-    return any(isinstance(module, Randomized) for module in inspected.encoding.modules())
 
 
 def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
