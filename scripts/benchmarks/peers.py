@@ -28,8 +28,8 @@ from typing import Any
 import torch
 from implementations import IMPLEMENTATIONS, Implementation, Size
 
-from posenc.attention.precision import autocast
 from posenc.benchmark.timing import call_seconds, make_matmul, matmul_flops
+from posenc.model.device import autocast
 from posenc.runs.environment import MALLOC_VARIABLES
 
 SIZES = {

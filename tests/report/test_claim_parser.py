@@ -44,7 +44,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
         with pytest.raises(ConfigError, match="length: "):
             Length.parse(text, "length")
     else:
-        assert Length.parse(text, "length").tokens(64) == at_64
+        assert Length.parse(text, "length").num_tokens(64) == at_64
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: s
         (CHANGE, {**CHANGE, "fraction_of_published": [1, 2]}, "cannot be compared with"),
         ({"loss": {"length": "L"}}, {"loss": {"length": "L"}, **TREND}, "exactly one quantity"),
         (CHANGE, -1, "-1 must be a quantity or a number above -1"),
-        (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change of perplexity"),
+        (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change in perplexity"),
         ({"accuracy": {"length": "L"}}, {"ngram": 3}, "perplexity and loss only"),
         (perplexity(), {"ngram": 1}, "ngram: 1 must be an order of at least 2, such as 3, or best"),
         (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an order"),

@@ -81,7 +81,7 @@ def test_the_page_begins_with_its_finding_then_the_main_table_and_figure(
 ) -> None:
     text = three_seed_report.index.read_text()
     page = read_html(text)
-    assert "Finding: L = 64: perplexity is lowest with rope at 64 tokens" in page.text
+    assert "Finding: L = 64: perplexity is lowest for rope at 64 tokens" in page.text
     parts = ("Finding:", "<h2", "<table>", 'id="perplexity_by_length"', 'id="conclusions"')
     indices = [text.index(part) for part in parts]
     assert indices == sorted(indices)
@@ -185,7 +185,7 @@ def test_the_finding_compares_encodings_at_the_longest_length_that_all_have(
         fabricate.run(tmp_path / "one", fabricate.config(encoding, 64, 1), rows)
     write_report(tmp_path / "one", console)
     first = " ".join(printed(console).split("Perplexity, trained")[0].split())
-    assert "with rope at 128 tokens" in first
+    assert "for rope at 128 tokens" in first
     assert "256" not in first and "yarn" not in first
 
 

@@ -141,7 +141,7 @@ def test_a_ratio_covers_the_seeds_at_both_lengths_and_a_note_lists_fewer_seeds(
     text = (tmp_path / "gap/report/extrapolation.csv").read_text()
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["longest_over_train_length"] == f"{math.exp(0.5):.2f}"
-    note = "Averaged over fewer seeds than the other values: alibi at 128 tokens (seed 2)."
+    note = "Not averaged over all seeds: alibi at 128 tokens (seed 2)."
     assert (
         note in printed(console) and note in (tmp_path / "gap/report/extrapolation.md").read_text()
     )

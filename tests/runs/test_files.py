@@ -9,7 +9,7 @@ import pytest
 from posenc.config.errors import RunError
 from posenc.runs.files import (
     append_jsonl,
-    open_to_append,
+    open_for_append,
     read_json,
     read_jsonl,
     truncate_jsonl,
@@ -74,4 +74,4 @@ def test_a_pipe_is_not_appended_to(tmp_path: Path) -> None:
     """Opening it would wait for a reader."""
     os.mkfifo(tmp_path / "run.log")
     with pytest.raises(OSError, match=r"run\.log is not a regular file; delete it"):
-        open_to_append(tmp_path / "run.log")
+        open_for_append(tmp_path / "run.log")

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from posenc.api.run_evaluation import build_evaluation, evaluate_run
 from posenc.api.saved_run import run_config, run_tokenizer
-from posenc.attention.precision import autocast
 from posenc.config.compose import Composer
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, describe_path_error
@@ -24,7 +23,7 @@ from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.evaluate import load_model
-from posenc.model.device import fixed_numerics, select_device
+from posenc.model.device import autocast, fixed_numerics, select_device
 from posenc.model.generation import generate
 from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row

@@ -88,7 +88,7 @@ def choose(
             reason = factored.too_wide_reason(encoding, device, pos)
         if reason is None:
             return KernelChoice(name, "; ".join(rejected) if name == "blocks" else use_case, bias)
-        rejected.append(f"not {name}: {reason}")
+        rejected.append(f"{name} not used: {reason}")
     raise AssertionError("blocks supports every encoding")
 
 

@@ -1,8 +1,9 @@
 """Attention for a block of query rows with an explicit bias, and its gradients.
 
-This is the only file that calls PyTorch's private fused attention (`torch_operators`), which also
-returns the logsumexp of the scores. Callers use the logsumexp to combine blocks and to compute
-gradients block by block.
+This is the only file that calls PyTorch's private fused attention, which also returns the logsumexp
+of the scores. Callers use the logsumexp to combine blocks and to compute gradients block by block.
+The operators were tested with torch 2.9.1, 2.10.0, 2.13.0, 2.14.1 and 2.15.0. If PyTorch lacks
+them, public functions compute the same result, using more time and memory.
 """
 
 import math
@@ -11,9 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.attention import torch_operators
 from posenc.attention.reference import score_dtype
 
+CPU_ATTENTION = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+"""Fused attention that also returns the logsumexp; None if PyTorch lacks it."""
+CPU_ATTENTION_BACKWARD = getattr(
+    torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None
+)
+"""The gradients of `CPU_ATTENTION`; None if PyTorch lacks it."""
 WIDTH_MULTIPLE = 8
 """Fused kernels are fastest at head widths that are multiples of this."""
 LOG2_E = math.log2(math.e)
@@ -34,8 +40,7 @@ class QueryBlock(NamedTuple):
 
 def supports_is_causal(device: torch.device) -> bool:
     """Return whether `forward` and `backward` support `is_causal` on a device."""
-    operators = torch_operators.CPU_ATTENTION, torch_operators.CPU_ATTENTION_BACKWARD
-    return device.type == "cpu" and None not in operators
+    return device.type == "cpu" and None not in (CPU_ATTENTION, CPU_ATTENTION_BACKWARD)
 
 
 def forward(
@@ -48,9 +53,8 @@ def forward(
     this requires `supports_is_causal`. The softmax is explicit on a GPU, because fused kernels need
     an aligned bias in the dtype of q, and on a CPU if PyTorch lacks the private operator.
     """
-    fused = torch_operators.CPU_ATTENTION
-    if q.device.type == "cpu" and fused is not None:  # adds attn_mask to the scores
-        return fused(q, k, v, is_causal=is_causal, attn_mask=bias, scale=scale)
+    if q.device.type == "cpu" and CPU_ATTENTION is not None:  # adds attn_mask to the scores
+        return CPU_ATTENTION(q, k, v, is_causal=is_causal, attn_mask=bias, scale=scale)
     dtype = score_dtype(q.dtype)
     scores = (q.to(dtype) @ k.to(dtype).mT).mul_(scale).add_(bias)
     lse = scores.logsumexp(-1)
@@ -90,13 +94,12 @@ def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float, is_causal: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of queries, keys and values; supports only CPU tensors."""
-    fused = torch_operators.CPU_ATTENTION_BACKWARD
-    if fused is None:
+    if CPU_ATTENTION_BACKWARD is None:
         grad_k, grad_v = (torch.zeros_like(part, dtype=block.lse.dtype) for part in (k, v))
         grad_q, _ = backward_with_bias(block, k, v, bias, scale, grad_k, grad_v)
         return grad_q, grad_k, grad_v
     inputs = (block.grad_out, block.q, k, v, block.out, block.lse, 0.0, is_causal)
-    return fused(*inputs, attn_mask=bias, scale=scale)
+    return CPU_ATTENTION_BACKWARD(*inputs, attn_mask=bias, scale=scale)
 
 
 def backward_with_bias(

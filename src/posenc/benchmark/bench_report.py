@@ -13,10 +13,18 @@ from posenc.benchmark.bench_results import compare_kernels, kernel_table
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.benchmark.cost_figure import cost_figure, row_label
 from posenc.config.errors import plural
-from posenc.report.page import Commands, Links, Page, Paragraph, Section
+from posenc.report.page import (
+    Commands,
+    Links,
+    Page,
+    Paragraph,
+    Section,
+    paragraphs,
+    write_page,
+)
 from posenc.report.table import Column, Table, records_csv
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import reject_special_files, write_atomic, write_json
+from posenc.runs.files import reject_special_files, write_json
 from posenc.runs.row_types import Row
 
 NOTE = (
@@ -49,10 +57,9 @@ def write_benchmark(
     }
     if records := compare_kernels(rows):
         files["kernels.csv"] = records_csv(records)
-    files["index.html"] = _page(rows, command, about, figure, list(files)).html()
+    page = _page(rows, command, about, figure, list(files))
     write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
-    for name, data in files.items():
-        write_atomic(folder / name, data)
+    write_page(folder / "index.html", files, page)
 
 
 def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
@@ -61,7 +68,7 @@ def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, A
     for table in [*cost_tables(rows), *_comparisons(rows, about)]:
         console.print()
         console.print(table)
-    for paragraph in [describe_setup(rows), NOTE, *_paragraphs(about)]:
+    for paragraph in [describe_setup(rows), NOTE, *paragraphs(about)]:
         console.print(Text(f"\n{paragraph}", "dim"))
 
 
@@ -141,7 +148,7 @@ def _describe_model(model: Mapping[str, Any]) -> str:
 def _markdown(rows: Sequence[Row], command: str, about: Mapping[str, Any]) -> str:
     tables = [*cost_tables(rows), *_comparisons(rows, about)]
     parts = [f"# {about['title']}", f"`{command}`", describe_setup(rows)]
-    parts += [*(table.to_markdown() for table in tables), NOTE, *_paragraphs(about)]
+    parts += [*(table.to_markdown() for table in tables), NOTE, *paragraphs(about)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -154,7 +161,7 @@ def _page(
 ) -> Page:
     notes = [
         NOTE,
-        *(about[key] for key in ("interpretation", "limitations") if key in about),
+        *paragraphs(about, keys=["interpretation", "limitations"]),
     ]
     comparisons = _comparisons(rows, about)
     links = Links([(name, name, "") for name in ["bench.json", *files]])
@@ -165,7 +172,7 @@ def _page(
     ]
     if comparisons:
         sections.insert(1, Section("comparison", "Comparisons", comparisons))
-    question = about.get("question") or DEFAULT_QUESTION
+    question = " ".join(paragraphs(about, keys=["question"])) or DEFAULT_QUESTION
     return Page(about["title"], question, sections, finding=finding(rows))
 
 
@@ -198,10 +205,6 @@ def _comparisons(rows: Sequence[Row], about: Mapping[str, Any]) -> list[Table]:
     """Return the tables that compare kernels with each other, and measured with published costs."""
     records = compare_kernels(rows)
     return [*([kernel_table(records)] if records else []), *published_tables(rows, about)]
-
-
-def _paragraphs(about: Mapping[str, Any]) -> list[str]:
-    return [about[key] for key in ("question", "interpretation", "limitations") if key in about]
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:

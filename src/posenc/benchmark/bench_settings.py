@@ -42,9 +42,6 @@ BENCH_KEYS: dict[str, Any] = {
 def check_bench_settings(config: DictConfig) -> None:
     """Raise ConfigError if a key is missing, has the wrong type or is out of range."""
     check_settings(config, {**{key: TYPES[key] for key in KEYS_SHARED_WITH_TRAINING}, **BENCH_KEYS})
-    for key in ("vocab_size", "threads", "rounds"):
-        if config[key] is not None and config[key] < 1:
-            raise ConfigError(f"{key}={config[key]} must be at least 1")
     passes = list(config.passes)
     if not passes or not set(passes) <= set(PASSES) or len(set(passes)) < len(passes):
         raise ConfigError(

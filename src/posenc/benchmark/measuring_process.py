@@ -19,13 +19,12 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from posenc.attention.choice import kernel_function
-from posenc.attention.precision import attention_dtype, autocast
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import answer_request
 from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import fixed_numerics, select_device
+from posenc.model.device import attention_dtype, autocast, fixed_numerics, select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.compilation import is_compiled
 from posenc.training.optimizer import optimizer_factory

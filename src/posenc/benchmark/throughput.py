@@ -11,10 +11,9 @@ from omegaconf import DictConfig
 from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from posenc.attention.precision import autocast
 from posenc.encodings.base import layer_encodings
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import fixed_numerics
+from posenc.model.device import autocast, fixed_numerics
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.runs.hardware import cores, gpus
 

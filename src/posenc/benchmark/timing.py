@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from posenc.attention.precision import attention_dtype
+from posenc.model.device import attention_dtype
 
 MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
 """Size of the square matrices whose product is timed to measure the device's peak FLOP/s."""

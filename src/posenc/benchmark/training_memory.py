@@ -15,11 +15,11 @@ from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
 from posenc.attention.factored import bias_factors
 from posenc.attention.flex import BLOCK_SIZE, factor_columns
-from posenc.attention.precision import attention_dtype, autocast
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
 from posenc.encodings.base import Encoding, layer_encodings
 from posenc.model.build import build_encoding
+from posenc.model.device import attention_dtype, autocast
 from posenc.model.loss import LOGITS_BUDGET
 from posenc.model.transformer import Decoder
 from posenc.training.optimizer import optimizer_factory
@@ -36,7 +36,7 @@ matmul is not used, 0.2 was measured; the estimate is too high there.
 TRACED_LAYERS = 4
 """The number of layers that are traced if all are equal.
 
-Each further layer is assumed to save as much as the last traced one.
+Autograd is assumed to save as much in each further layer as in the last traced one.
 """
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
 """With any of these hooks, autograd may save separate biases or scores for each sequence."""
@@ -67,8 +67,9 @@ class TrainingMemory:
 
         The gradients of a step are kept until the next loss has been computed; accumulated
         gradients are also kept during the backward pass. The backward pass first needs two more
-        copies of the logits, then about as much memory per layer as the layer saved. A checkpoint
-        is serialized in main memory, into a buffer that is copied as it grows.
+        copies of the logits and then, for one layer at a time, about as much memory as autograd
+        saved for it. A checkpoint is serialized in main memory, into a buffer that is copied as it
+        grows.
         """
         persistent = self.weights + self.optimizer
         forward = self.gradients + self.activations + 2 * self.logits
@@ -163,10 +164,10 @@ def saved_activation_bytes(
     `sequences` is the number of sequences in a micro-batch.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
-    in blocks of rows, tracing many sequences takes seconds, because there are many blocks. If all
-    sequences share one bias, the result is then extrapolated linearly from one and two sequences,
-    because everything else is proportional to their number. Raises DataDependentOutputException if
-    the encoding branches on values.
+    in blocks of rows and all sequences share one bias, only one and two sequences are traced and
+    the result is extrapolated linearly: everything but the bias is proportional to their number,
+    and tracing the many blocks of a large batch takes seconds. Raises DataDependentOutputException
+    if the encoding branches on values.
     """
     encoding = build_encoding(config, list(config.modules))
     device = torch.device("cuda" if gpu else "cpu")
@@ -258,8 +259,8 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
     """Return a kernel that uses the given choice for each layer in turn.
 
     The choices were made beforehand because they depend on the values of positions, which fake
-    tensors do not have. Layers that have the same encoding save the same number of bytes as the
-    second of them (the first also saves the tensors they share), so later ones are not computed.
+    tensors do not have. Of the layers with the same encoding, each after the first saves as many
+    bytes as the second (the first also saves the tensors they share), so later ones are skipped.
     """
     remaining = iter(choices)
     num_calls: Counter[Hashable] = Counter()

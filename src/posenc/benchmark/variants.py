@@ -7,13 +7,12 @@ from omegaconf import DictConfig
 
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.choice import KernelChoice, describe_choices, layer_choices
-from posenc.attention.precision import attention_dtype
 from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
 from posenc.jobs.validate import validate_model, validate_optimizer, verify
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import check_accelerator, select_device
+from posenc.model.device import attention_dtype, check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")

@@ -1,8 +1,5 @@
 """Properties of an encoding's YAML, limitations and hooks, and of the shapes that hooks return."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import torch
 from omegaconf import OmegaConf
 
@@ -20,6 +17,7 @@ from posenc.check.hook_definitions import HOOKS, verify_definitions
 from posenc.check.hook_values import describe_value, verify_values
 from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import plural
+from posenc.config.values import walk
 
 LIMITATIONS = ("causal", "prefix_consistent", "shift_invariant", "any_length")
 MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
@@ -53,9 +51,8 @@ def has_description(under_test: EncodingUnderTest) -> Result:
 
 def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
     """the YAML repeats no model hyperparameter"""
-    keys = sorted(
-        MODEL_HYPERPARAMETERS & set(_keys(OmegaConf.to_container(under_test.config.encoding)))
-    )
+    settings = walk(OmegaConf.to_container(under_test.config.encoding))
+    keys = sorted(MODEL_HYPERPARAMETERS & {path.rpartition(".")[2] for path, _ in settings})
     if keys:
         return hint(f"{', '.join(keys)}: the encoding receives these in its Geometry")
     return passed(f"none of {', '.join(sorted(MODEL_HYPERPARAMETERS))}")
@@ -98,11 +95,3 @@ def is_reproducible(under_test: EncodingUnderTest) -> Result:
     """outputs depend on inputs and saved state"""
     verify_reproducibility(under_test.build_encoding({}))
     return passed("not on random numbers, other sequences or the number of queries")
-
-
-def _keys(node: Any) -> Iterator[str]:
-    """Yield the keys of nested mappings, at any depth."""
-    if isinstance(node, Mapping):
-        yield from node
-        for child in node.values():
-            yield from _keys(child)

@@ -98,7 +98,7 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
         if name == "--config-dir":
             value = value or (remaining.pop(0) if remaining else "")
             if not value:
-                raise ConfigError("--config-dir is missing a folder; use --config-dir FOLDER")
+                raise ConfigError("--config-dir is missing a folder; use --config-dir DIR")
             config_dirs.append(Path(value))
         elif name == CFG and CFG in FLAGS.get(command, ()):
             has_part = bool(remaining) and remaining[0] in CFG_PARTS

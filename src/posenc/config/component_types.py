@@ -55,7 +55,7 @@ The components must be defined in the package of the base class. If the group's 
 Callable, they are factories that are called with one positional argument.
 """
 
-UNSPECIFIC_TYPES = (Any, Callable, typing.Callable)
+UNCONSTRAINED_TYPES = (Any, Callable, typing.Callable)
 
 
 def group_type(group: str) -> Any:
@@ -92,7 +92,7 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
         if is_factory == needs_factory and _is_library_component(target, group):
             return True
     package = _package(group)
-    if annotation in UNSPECIFIC_TYPES or get_args(annotation)[:1] == (...,):
+    if annotation in UNCONSTRAINED_TYPES or get_args(annotation)[:1] == (...,):
         return any(
             is_allowed(target, group_type(other), group, is_factory=is_factory)
             for other in GROUP_TYPES

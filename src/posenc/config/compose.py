@@ -176,8 +176,8 @@ def _check_options(overrides: Sequence[Override], config_dirs: Sequence[Path]) -
             available = ", ".join(allowed_options(group, config_dirs))
             if isinstance(value, dict):
                 raise ConfigError(
-                    f"{group}: write this mapping to FOLDER/{group}/NAME.yaml, and add"
-                    f" --config-dir FOLDER and {group}=NAME; available: {available}"
+                    f"{group}: write this mapping to DIR/{group}/NAME.yaml, and add"
+                    f" --config-dir DIR and {group}=NAME; available: {available}"
                 )
             raise ConfigError(
                 f"{line}: set {group}= to one of: {available}; a name that Hydra reads as a number,"
@@ -222,7 +222,7 @@ def _unknown_option(error: MissingConfigException, config_dirs: Sequence[Path]) 
         return ConfigError(first_line(error))
     return ConfigError(
         f"{group}={option}: unknown option{did_you_mean(option, available)};"
-        f" available: {', '.join(available)}; use --config-dir FOLDER for your own options"
+        f" available: {', '.join(available)}; use --config-dir DIR for your own options"
     )
 
 

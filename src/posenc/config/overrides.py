@@ -46,7 +46,7 @@ HYDRA_ALTERNATIVES = {
     "sweep": "outputs_dir=... and name=... set where runs are written",
     "job": "name=... names the experiment, and no command changes the working directory",
     "mode": "comma-separated values define a sweep",
-    "searchpath": "--config-dir FOLDER adds a folder of YAML files",
+    "searchpath": "--config-dir DIR adds a folder of YAML files",
     "callbacks": "callbacks=... takes Lightning callbacks",
     "output_subdir": "the configuration of a run is its config.yaml",
     **dict.fromkeys(

@@ -106,8 +106,8 @@ class SplitFractions:
         return document[start:end]
 
 
-def enough_to_hash(documents: Iterable[str]) -> bool:
-    """Return whether at least MIN_DOCUMENTS_TO_HASH documents are not blank."""
+def can_split_by_hash(documents: Iterable[str]) -> bool:
+    """Whether there are enough documents that are not blank to assign each to a split by hash."""
     present = (document for document in documents if document.strip())
     return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
 

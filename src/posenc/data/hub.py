@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_digest
+from posenc.data.corpus import Corpus, SplitFractions, can_split_by_hash, json_digest
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
@@ -99,7 +99,7 @@ class HubCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        return enough_to_hash(self._documents("train"))
+        return can_split_by_hash(self._documents("train"))
 
     def _documents(self, split: str) -> Iterator[str]:
         rows = self._rows(split)
@@ -144,7 +144,8 @@ class HubCorpus(Corpus):
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
 
-        A request with a short timeout tests whether it is. If not, only the cache is used.
+        A request with a short timeout tests whether the Hub is reachable. If it is not, only the
+        cache is used.
         """
         from huggingface_hub import HfApi, snapshot_download
 
@@ -171,8 +172,8 @@ class HubCorpus(Corpus):
             ) from None
         if missing := _missing_shards(Path(folder)):
             raise ConfigError(
-                f"data: {missing[0]} of {self.path} is missing from the local cache; go online"
-                f" to download it, or delete {folder}"
+                f"data: {missing[0]} of {self.path} is missing from the local cache;"
+                f" connect to the network to download it, or delete {folder}"
             )
         return folder
 

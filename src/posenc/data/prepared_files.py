@@ -17,7 +17,7 @@ import numpy as np
 from posenc.config.errors import RunError, abbreviate, describe_error
 from posenc.config.values import matches_type
 from posenc.data.corpus import json_digest
-from posenc.runs.files import is_mostly_holes, read_json, read_text, write_json
+from posenc.runs.files import is_sparse, read_json, read_text, write_json
 
 META_TYPES: dict[str, Any] = {
     "name": str,
@@ -116,7 +116,7 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
             return (
                 f"{name} has {stat.st_size:,} bytes, more than the limit of {MAX_TOKENIZER_BYTES:,}"
             )
-        if is_mostly_holes(folder / name):
+        if is_sparse(folder / name):
             return f"{name} has {stat.st_size:,} bytes, but almost no data"
     record = folder / f".verified-{platform.node()}.json"
     if _read_record(record) == states:

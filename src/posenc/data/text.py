@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, enough_to_hash, json_digest
+from posenc.data.corpus import Corpus, SplitFractions, can_split_by_hash, json_digest
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
@@ -94,7 +94,7 @@ class TextCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        return enough_to_hash(chain.from_iterable(f.documents() for f in self._files["train"]))
+        return can_split_by_hash(chain.from_iterable(f.documents() for f in self._files["train"]))
 
 
 def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> None:

@@ -146,7 +146,7 @@ class Encoding(nn.Module):
         return None
 
     def window(self) -> int | None:
-        """Return the maximum number of keys, the latest ones, that each query attends to.
+        """Return the window size: each query attends to at most this many of the latest keys.
 
         Its own key counts, and `mask` may hide some of these keys; None means all keys.
         """
@@ -175,7 +175,8 @@ class Encoding(nn.Module):
     def set_training_progress(self, fraction: float) -> None:
         """Called before each training step with the fraction of training done after that step.
 
-        Also called when weights are loaded, with the fraction of training that they have had.
+        Also called when weights are loaded, with the fraction of training after which they were
+        saved.
         """
 
     def overrides(self, hook: str) -> bool:

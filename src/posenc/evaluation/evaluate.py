@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.choice import layer_choices
-from posenc.attention.precision import attention_dtype
 from posenc.config.errors import RunError
 from posenc.config.paths import experiment_arguments
 from posenc.config.steps import evaluated_steps, training_steps
@@ -23,7 +22,7 @@ from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
 from posenc.model.build import build_encoding, build_meta_model, build_model
-from posenc.model.device import fixed_numerics
+from posenc.model.device import attention_dtype, fixed_numerics
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (

@@ -68,7 +68,7 @@ class Protocol:
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
     receives the longest evaluation length. With `save_positions`, the loss at each position is
-    saved. With `accuracy`, the targets that the model ranks first are counted. `spans` is None for
+    saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for
     tasks.
     """
 

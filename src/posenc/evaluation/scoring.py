@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
 from posenc.data.dataset import Dataset, TokenArray
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.requests import Request
 from posenc.evaluation.windows import Batch, Budget, Windows
+from posenc.model.device import autocast
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import peak_megabytes, rank, reset_peak_memory, world_size
 from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
@@ -40,7 +40,7 @@ Indices = NDArray[np.int64]
 
 Scores = tuple[Tensor, Tensor | None]
 """The losses [n] in nats of the n scored targets of a batch, in the order of its mask, and, if
-accuracy was requested, a mask [n] of the targets that the model ranks first."""
+accuracy was requested, a mask [n] of the targets that are the top-1 prediction."""
 
 
 def scored_batches(
@@ -91,7 +91,7 @@ def _score_or_none(model: Decoder, batch: Batch, accuracy: bool) -> Scores | Non
 
 
 def score(model: Decoder, batch: Batch, accuracy: bool) -> Scores:
-    """Return the losses of the scored targets and, with `accuracy`, which of them are ranked first.
+    """Return the losses of the scored targets and, with `accuracy`, which are top-1 predictions.
 
     Only scored positions go through the last feed-forward layer and the head. Ties are broken
     in favor of the lowest token id.
@@ -109,9 +109,9 @@ class Measurement:
     """The result of scoring the windows whose indices are `indices`.
 
     `sums` [T] are the summed losses in nats and `counts` [T] the numbers of scored targets at each
-    position in the window. If accuracy was requested, `num_correct` is the number of targets that
-    the model ranks first, and `num_exact` the number of windows in which it ranks all targets
-    first. `blocks` has the sums and counts for each block of the text; None for a task.
+    position in the window. If accuracy was requested, `num_correct` is the number of correct
+    top-1 predictions, and `num_exact` the number of windows in which all predictions are correct.
+    `blocks` has the sums and counts for each block of the text; None for a task.
     """
 
     sums: NDArray[np.float64]

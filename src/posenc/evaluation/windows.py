@@ -129,9 +129,9 @@ def _evenly_spread(count: int) -> NDArray[np.int64]:
 class TaskWindows:
     """Task sequences that fit the evaluation length, one per window; only the answers are scored.
 
-    Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model ranks first
-    (given the correct preceding tokens), and `exact`, the fraction of sequences whose answer tokens
-    are all ranked first.
+    Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model predicts
+    (top-1, given the correct preceding tokens), and `exact`, the fraction of sequences in which it
+    predicts all of them.
     """
 
     text: TokenArray | None = None

@@ -10,10 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from posenc.report.page import Block, Bullets, Commands, Links, Page, Section, linked_files
+from posenc.report.page import Block, Bullets, Commands, Links, Page, Section, write_page
 from posenc.report.table import Column, Table, Value
 from posenc.report.vega_figure import Figure
-from posenc.runs.files import reject_special_files, write_atomic
+from posenc.runs.files import reject_special_files
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import Inspection, Tracker
 
@@ -115,13 +115,9 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     for output in [*results.tables, *results.figures]:
         files |= output.files()
     sections = _sections(results, command, list(files))
-    page = Page(results.title, results.question, sections, finding=results.finding).html()
     index = folder / "index.html"
-    for name in linked_files(index) - files.keys():  # of an earlier inspection
-        index.with_name(name).unlink(missing_ok=True)
-    for name, data in files.items():
-        write_atomic(folder / name, data)
-    write_atomic(index, page)
+    page = Page(results.title, results.question, sections, finding=results.finding)
+    write_page(index, files, page)
     return index
 
 

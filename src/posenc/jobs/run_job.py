@@ -11,7 +11,6 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.attention.choice import describe_choices, layer_choices
-from posenc.attention.precision import attention_dtype
 from posenc.config.components import check
 from posenc.config.errors import (
     ConfigError,
@@ -41,7 +40,7 @@ from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOS
 from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import fixed_numerics, processor_name, select_device
+from posenc.model.device import attention_dtype, fixed_numerics, processor_name, select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.run_directory import RunDirectory

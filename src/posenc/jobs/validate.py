@@ -8,7 +8,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.attention.choice import layer_choices
-from posenc.attention.precision import attention_dtype
 from posenc.check import verify_encoding
 from posenc.config.component_types import is_user_code
 from posenc.config.components import build, check
@@ -22,7 +21,7 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
 from posenc.model.build import build_encoding, build_meta_model, build_model
-from posenc.model.device import check_accelerator, fixed_numerics, select_device
+from posenc.model.device import attention_dtype, check_accelerator, fixed_numerics, select_device
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
@@ -61,7 +60,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
 def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
     """Call the hooks of an encoding on tiny inputs; raise ConfigError for the first mistake found.
 
-    Skips an encoding whose settings are in `verified`; otherwise adds them to it.
+    Skips encodings whose settings are in `verified`; new settings are added to it.
     """
     settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
     if settings not in verified:
@@ -72,8 +71,8 @@ def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
 def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
     """Call a user-defined model on a tiny input; raise ConfigError if it fails.
 
-    Skips models for a GPU, which may not run on a CPU, those of more than MAX_VERIFIED_PARAMETERS,
-    and one whose settings are in `verified`; otherwise adds them to it.
+    Skips models for a GPU (they may not run on a CPU), models of more than MAX_VERIFIED_PARAMETERS,
+    and models whose settings are in `verified`; new settings are added to it.
     """
     if not is_user_code(config.model._target_, "model") or select_device(config).type != "cpu":
         return
@@ -218,8 +217,8 @@ def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:
 def _validate_lengths(config: DictConfig, encoding: Encoding) -> None:
     length, limit = max(evaluation_lengths(config)), _evaluation_limit(config, encoding)
     if limit is not None and length > limit:
-        is_trained = "planned" in config
-        adjustable = not is_trained and config.encoding.get("max_length", 0) in (None, limit)
+        is_planned = "planned" in config
+        adjustable = not is_planned and config.encoding.get("max_length", 0) in (None, limit)
         higher_limit = f"set encoding.max_length={length} or " if adjustable else ""
         raise ConfigError(
             f"evaluation length {length} exceeds the {limit} positions of"

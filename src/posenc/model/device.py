@@ -1,4 +1,4 @@
-"""The device that a configuration selects, and the settings of torch that affect results."""
+"""The device and the data types that a configuration selects, and torch's numerical settings."""
 
 import platform
 from collections.abc import Iterator
@@ -9,6 +9,9 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
+
+LIGHTNING_PRECISION = {"float32": "32-true", "bf16": "bf16-mixed"}
+"""`precision` -> the name of that precision in Lightning."""
 
 
 def select_device(config: DictConfig) -> torch.device:
@@ -25,6 +28,16 @@ def processor_name(device: torch.device) -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def attention_dtype(precision: str) -> torch.dtype:
+    """Return the data type of queries, keys and values."""
+    return torch.bfloat16 if precision == "bf16" else torch.float32
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Return an autocast context, in bfloat16 for `bf16` and disabled for `float32`."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 @contextmanager

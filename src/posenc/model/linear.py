@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from posenc.attention.torch_operators import ONEDNN_LINEAR
-
+ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+"""oneDNN's linear map, a private operator; None if PyTorch lacks it."""
 ONEDNN = (
     ONEDNN_LINEAR is not None
     and torch.backends.mkldnn.is_available()

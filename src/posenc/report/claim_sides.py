@@ -47,7 +47,7 @@ class Length:
     def __str__(self) -> str:
         return self.text
 
-    def tokens(self, train_length: int) -> int:
+    def num_tokens(self, train_length: int) -> int:
         return round(self.factor * train_length) + self.offset
 
 
@@ -88,13 +88,13 @@ class Value:
         return self.quantity.scale
 
     def combine(self, numbers: Sequence[float], lengths: Sequence[int | None]) -> float:
-        """Return this side's number, given each value's measured number and evaluation length."""
+        """Compute this side from the measured number and the evaluation length of each value."""
         return numbers[0]
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a value from a baseline: a log ratio or a difference.
+    """The change in a value relative to a baseline: a log ratio or a difference.
 
     If the pair `published` (the published value and baseline) is given, the measured change is
     divided by the published one.
@@ -105,7 +105,7 @@ class Change:
     published: tuple[float, float] | None
 
     def __str__(self) -> str:
-        text = f"change of {self.value} from {self.baseline}"
+        text = f"change in {self.value} relative to {self.baseline}"
         if self.published is None:
             return text
         value, baseline = self.published
@@ -199,12 +199,13 @@ class Trend:
 
 @dataclass(frozen=True)
 class Ngram:
-    """An n-gram model of the left side's training tokens; the best one if `order` is None."""
+    """An n-gram model trained on the same tokens as the left side; the best if `order` is None."""
 
     order: int | None
 
     def __str__(self) -> str:
-        return "the best n-gram" if self.order is None else f"the {self.order}-gram"
+        name = "best n-gram" if self.order is None else f"{self.order}-gram"
+        return f"that of the {name} model"
 
 
 Side = Value | Change | Trend

@@ -10,6 +10,7 @@ from posenc.report.confidence import MIN_SEEDS
 from posenc.report.curves import CurveSet
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
+from posenc.report.page import paragraphs
 from posenc.report.result_rows import ResultRow, ResultSet, incomparable_lengths
 from posenc.report.scale import exp, format_number
 
@@ -22,9 +23,9 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the experiment's own text, the best encodings, and the perplexities relative to L."""
+    """Return the `interpretation` of the YAML file, the best encodings, and the ratios to L."""
     several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
-    lines = _paragraphs(experiment.about.get("interpretation"))
+    lines = paragraphs(experiment.about, keys=["interpretation"])
     ratios = [_ratio_lines(curves) for curves, _ in losses]
     for (curves, rows), ratio_lines in zip(losses, ratios, strict=True):
         setting = curves.setting + (f", {curves.evaluation_key}" if several_evaluations else "")
@@ -35,8 +36,8 @@ def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str
 def limitations(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[str]:
-    """Return the experiment's own text, then the limitations of its perplexities and accuracies."""
-    lines = _paragraphs(experiment.about.get("limitations"))
+    """Return the `limitations` of the YAML file, then those of the perplexities and accuracies."""
+    lines = paragraphs(experiment.about, keys=["limitations"])
     lines += [*_seed_notes([*losses, *accuracies]), *_different_tokens_note(experiment)]
     if not losses:
         return lines
@@ -56,9 +57,9 @@ def limitations(
 def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return sentences on the encodings with the best mean at L and at the longest length.
 
-    The longest length is the last one at which all encodings have a value or, if there is none, at
-    which any encoding has one. At a length where different tokens were scored, no encoding counts
-    as the best. `rows` are the `result_rows` of the curves.
+    The longest length is the largest at which every encoding has a value or, failing that, the
+    largest at which any encoding has one. At a length where different tokens were scored, no
+    encoding counts as the best. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"
@@ -74,7 +75,7 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
             tied = f", not distinguishable from {plural(others, 'other')}" if others else ""
             texts_by_label[label].append(f"at {length} tokens ({number}{tied})")
     parts = [f"{label} {' and '.join(texts)}" for label, texts in texts_by_label.items()]
-    sentences = [f"{quantity.name} is {word} with {', and with '.join(parts)}."] if parts else []
+    sentences = [f"{quantity.name} is {word} for {', and for '.join(parts)}."] if parts else []
     if incomparable:
         subject = "The values" if parts else "the values"
         at = " and ".join(map(str, incomparable))
@@ -98,13 +99,8 @@ def missing_runs(experiment: Experiment) -> list[str]:
     return [f"{len(lines)} of {total} runs missing or incomplete:", *lines] if lines else []
 
 
-def _paragraphs(text: str | Sequence[str] | None) -> list[str]:
-    """Return the paragraphs of a text in an experiment's `about`: a string, a list or None."""
-    return [text.strip()] if isinstance(text, str) else [part.strip() for part in text or ()]
-
-
 def _longest_length(curves: CurveSet) -> int:
-    """Return the longest length that all curves have or, if there is none, that any curve has."""
+    """Return the longest length that all curves have or, failing that, that any curve has."""
     shared = [x for x in curves.x_values if all(c.point_at(x) for c in curves.curves)]
     return int((shared or curves.x_values)[-1])
 
@@ -144,8 +140,8 @@ def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
         ]
     if len(seeds) > 1:
         lines += [
-            "Not all numbers come from the same seeds; differences are paired over the seeds that"
-            " both sides have."
+            "Not all numbers come from the same seeds; differences are paired by seed and use"
+            " only the seeds that both sides have."
         ]
     return lines
 
@@ -177,7 +173,7 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
         if worse := worse_than_trigram(curves):
             lines.append(
                 f"L = {curves.train_length}: {', '.join(worse)} had a higher perplexity than a"
-                " 3-gram model of the same training tokens"
+                " 3-gram model trained on the same tokens"
                 f" ({format_number(exp(curves.ngrams[3]))}): a comparison of models that hardly use"
                 " their context says little about encodings. Train on more tokens."
             )
@@ -195,10 +191,10 @@ def worse_than_trigram(curves: CurveSet) -> list[str]:
 def _coverage_note(experiment: Experiment) -> list[str]:
     """Return a warning if a budget left targets unscored."""
     rows = [row for _, row in experiment.comparable_rows]
-    parts = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
-    if not parts or parts[0] == 1:
+    coverages = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
+    if not coverages or coverages[0] == 1:
         return []
-    percent = floor(1000 * parts[0]) / 10
+    percent = floor(1000 * coverages[0]) / 10
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored and,"
         " except with fixed targets, different ones at each length. Compare encodings at the same"

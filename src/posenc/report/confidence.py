@@ -39,7 +39,7 @@ class Band:
         if self.seeds <= 1:
             return ""
         if self.seeds < MIN_SEEDS:
-            return f"lowest and highest of {self.seeds} seeds"
+            return f"minimum and maximum over {self.seeds} seeds"
         return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
 
 

@@ -33,11 +33,11 @@ PROTOCOL_DESCRIPTIONS = {
     "last_k": (
         "last tokens of each window",
         "the text is split into consecutive windows of the evaluation length; the last"
-        " tokens of each window, as many as the stride, are scored",
+        " tokens of each window are scored",
     ),
     "fixed_target": (
         "fixed targets",
-        "the same tokens at every length: spans as long as the stride, each at the end of a window",
+        "the same target tokens at every length: the last tokens of each window",
     ),
     "tasks": (
         "task answers",
@@ -71,7 +71,10 @@ class EvaluationKey:
 
     def __str__(self) -> str:
         protocol, _ = PROTOCOL_DESCRIPTIONS.get(self.protocol, (self.protocol, ""))
-        stride = f", stride {self.stride}" if self.stride is not None else ""
+        stride = ""
+        if self.stride is not None:
+            sliding = self.protocol == "sliding"
+            stride = f", stride {self.stride}" if sliding else f", {self.stride} tokens per window"
         name, *settings = (self.swap or "").split(" ")
         swap = f", with {' '.join([SWAP_NAMES.get(name, name), *settings])}" if self.swap else ""
         return f"{self.data_name} {self.split}, {protocol}{stride}{swap}"
@@ -113,8 +116,8 @@ ACCURACY = DisplayedQuantity(
     format="{:.3f}".format,
     choose=max,
     mean_name="accuracy",
-    note="Fraction of answer tokens that the model ranks first, given the correct preceding answer"
-    " tokens; mean over seeds. Higher is better.",
+    note="Fraction of answer tokens that the model predicts (top-1), given the correct preceding"
+    " answer tokens; mean over seeds. Higher is better.",
 )
 
 

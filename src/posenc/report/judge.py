@@ -153,4 +153,4 @@ def _training_lengths(verdict: Verdict) -> set[int]:
     if length is None:
         return set()
     values = (value for result in verdict.clauses for value in result.clause.values)
-    return {length, *(value.train_length.tokens(length) for value in values)}
+    return {length, *(value.train_length.num_tokens(length) for value in values)}

@@ -32,9 +32,9 @@ PUBLISHED_CAPTION = (
     " each divided by its value at L ({}). Only the shapes are comparable."
 )
 ACCURACY_CAPTION = (
-    "Higher is better: the fraction of answer tokens that the model ranks first, given the correct"
-    " preceding answer tokens. Chance is the accuracy of guessing among all symbols that can be the"
-    " answer. To the right of the dashed line, sequences are longer than in training."
+    "Higher is better: the fraction of answer tokens that the model predicts (top-1), given the"
+    " correct preceding answer tokens. Chance is the accuracy of guessing among all symbols that"
+    " can be the answer. To the right of the dashed line, sequences are longer than in training."
 )
 
 

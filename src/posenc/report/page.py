@@ -13,9 +13,10 @@ A block of a section is a `Table`, a `Figure` or one of the classes below. The t
 import gzip
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,13 +24,35 @@ from markupsafe import Markup, escape
 
 from posenc.report.table import Table
 from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
-from posenc.runs.files import read_text
+from posenc.runs.files import read_text, write_atomic
 
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
 """Matches a link from a page to a file beside it that posenc wrote with it."""
 
 
-def linked_files(index: Path) -> set[str]:
+def paragraphs(
+    about: Mapping[str, Any], *, keys: Sequence[str] = ("question", "interpretation", "limitations")
+) -> list[str]:
+    """Return the paragraphs of texts in an experiment's `about`; a text may be a list or null."""
+    texts = [about.get(key) or [] for key in keys]
+    parts = [part for text in texts for part in ([text] if isinstance(text, str) else text)]
+    return [part.strip() for part in parts]
+
+
+def write_page(index: Path, files: Mapping[str, str | bytes], page: "Page") -> None:
+    """Write `files` (by name) beside a page, and the page last.
+
+    Other files that an earlier page in its place lists are removed.
+    """
+    html = page.html()
+    for name in _linked_files(index) - files.keys():
+        index.with_name(name).unlink(missing_ok=True)
+    for name, data in files.items():
+        write_atomic(index.with_name(name), data)
+    write_atomic(index, html)
+
+
+def _linked_files(index: Path) -> set[str]:
     """Return the names of the files beside an existing page that it lists."""
     try:
         return {*LINKED_FILE.findall(read_text(index))}

@@ -106,7 +106,7 @@ def _right_number(
 ) -> float:
     side = clause.right
     if isinstance(side, Length):
-        return float(side.tokens(train_length))
+        return float(side.num_tokens(train_length))
     if isinstance(side, float):
         return clause.scale.to_scale(side)
     if isinstance(side, Ngram):

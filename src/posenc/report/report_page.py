@@ -13,6 +13,7 @@ from posenc.report.page import (
     Page,
     Paragraph,
     Section,
+    paragraphs,
 )
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
@@ -61,7 +62,7 @@ def report_page(results: Results, files: Iterable[str]) -> Page:
     sections = (section for section in _sections(results, files) if section.blocks)
     return Page(
         experiment.about.get("title") or experiment.name,
-        experiment.about.get("question") or QUESTION,
+        " ".join(paragraphs(experiment.about, keys=["question"])) or QUESTION,
         list(sections),
         results.missing,
         results.finding,

@@ -17,24 +17,28 @@ from posenc.report.table import MISSING, Cell, Column, Table
 
 FIXED_TARGET = "fixed_target"
 BEST_NOTE = (
-    "Marked: the best value of each column, and every value not statistically distinguishable"
+    "Bold: the best value of each column, and every value not statistically distinguishable"
     f" from it because the {CONFIDENCE:.0%} interval of their difference, paired by seed,"
     " includes 0 ({methods})."
 )
-NO_METHOD = "there are too few seeds for intervals"
+BEST_WITHOUT_INTERVALS_NOTE = (
+    "Bold: the best value of each column. There are too few seeds to tell whether the others differ"
+    " from it."
+)
 INCOMPARABLE_NOTE = (
     "The values at {lengths} tokens were scored on different tokens and cannot be compared; none of"
-    " them is marked. Evaluate all of them with the same evaluation.budget_tokens."
+    " them is in bold. Evaluate all of them with the same evaluation.budget_tokens."
 )
-UNEQUAL_SEEDS_NOTE = "Averaged over fewer seeds than the other values: {values}."
+UNEQUAL_SEEDS_NOTE = "Not averaged over all seeds: {values}."
 SEEDS_NOTE = (
-    f"±: half the width of the {CONFIDENCE:.0%} t interval over seeds, which does not cover the"
-    " choice of the text."
+    f"±: half the width of the {CONFIDENCE:.0%} t interval over seeds, which does not account for"
+    " the choice of the evaluation text."
 )
 TEXT_NOTE = (
-    "Another text of the same kind and size would shift all values of a column together: their"
-    f" {CONFIDENCE:.0%} intervals over {{covers}} range from {{low:+.1%}} to {{high:+.1%}}"
-    f" ({DESCRIPTION}). This shift cancels in the difference of two values of a column."
+    "A different evaluation text of the same kind and size would shift all values of a column"
+    f" together: relative to the values, their {CONFIDENCE:.0%} intervals over {{covers}} extend"
+    f" from {{low:+.1%}} to {{high:+.1%}} ({DESCRIPTION}). This shift cancels in the difference of"
+    " two values of a column."
 )
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
@@ -43,7 +47,7 @@ EARLY_NOTE = (
 )
 FIXED_NOTE = (
     "Rows with fixed targets score the same tokens at every length, so only the context changes."
-    " Their best values are marked separately."
+    " Their best values are found separately."
 )
 NGRAM_NOTE = (
     "n-gram models: interpolated Kneser-Ney models trained on the same tokens as the runs. They"
@@ -54,8 +58,8 @@ NGRAM_NOTE = (
 def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[Table]:
     """Return a table for each curve set, with published perplexities below their encodings.
 
-    Rows with fixed targets are part of the table of non-overlapping windows, if it has all of their
-    lengths.
+    Rows with fixed targets are added to the table of non-overlapping windows if that table has all
+    of their lengths.
     """
     fixed_targets: dict[int, list[Sequence[ResultRow]]] = {}
     table_indices = []
@@ -112,7 +116,7 @@ def _table(
     """Return a table with each curve followed by its fixed targets and its published curve."""
     quantity, lengths = curves.quantity, curves.x_values
     relative = describe_lengths(curves.x_values, curves.train_length)
-    early = any(row.early_tokens for row in rows)
+    has_early_tokens = any(row.early_tokens for row in rows)
     published = shown_published(curves)
     grid: list[list[Cell | str]] = []
     for row in rows:
@@ -123,21 +127,21 @@ def _table(
         for name, shown in zip(names, [row, *fixed], strict=True):
             cells = [_cell(shown.values.get(x), quantity) for x in lengths]
             ratio = Cell(length_ratio(shown.curve, curves))
-            last = [ratio, *(_early_cells(shown) if early else ())]
+            last = [ratio, *(_early_cells(shown) if has_early_tokens else ())]
             grid.append([name, shown.curve.seeds, *cells, *last])
         if label in published:
             numbers = published[label].values
             texts = [format_number(numbers[x]) if x in numbers else None for x in lengths]
-            ends = [published_ratio(numbers, curves), *((None, None) if early else ())]
+            ends = [published_ratio(numbers, curves), *((None, None) if has_early_tokens else ())]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
-    grid += _ngram_rows(curves, 3 if early else 1)
+    grid += _ngram_rows(curves, 3 if has_early_tokens else 1)
     columns = [
         Column(curves.label_heading, align="left"),
         Column("seeds"),
         *(Column(f"{x:.0f}", detail=text) for x, text in zip(lengths, relative, strict=True)),
         Column(f"{relative[-1]} / L"),
-        *((Column("S", detail="nats"), Column("early tokens")) if early else ()),
+        *((Column("S", detail="nats"), Column("early tokens")) if has_early_tokens else ()),
     ]
     all_rows = [*rows, *(row for others in fixed_targets for row in others)]
     notes = [
@@ -147,7 +151,7 @@ def _table(
         *_source_notes(published),
         f"{relative[-1]} / L: {quantity.name} at {lengths[-1]:.0f} tokens divided by that at"
         f" {curves.train_length}.",
-        *([EARLY_NOTE] if early else []),
+        *([EARLY_NOTE] if has_early_tokens else []),
         *([NGRAM_NOTE] if curves.ngrams else []),
     ]
     return Table(curves.title, columns, grid, notes, key_columns=2)
@@ -245,7 +249,8 @@ def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)
     notes = [quantity.note]
     if len(rows) > 1:
-        notes.append(BEST_NOTE.replace("{methods}", "; ".join(methods) or NO_METHOD))
+        note = BEST_NOTE if methods else BEST_WITHOUT_INTERVALS_NOTE
+        notes.append(note.replace("{methods}", "; ".join(methods)))
     notes += [*incomparable_note(rows), *unequal_seeds_note(rows)]
     if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
         notes.append(SEEDS_NOTE)

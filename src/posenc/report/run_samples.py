@@ -31,7 +31,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
     Raises NoVerdictError if there are none, if several have the same seed, or if they differ in
     other settings than the seed.
     """
-    runs_train_length = value.train_length.tokens(train_length)
+    runs_train_length = value.train_length.num_tokens(train_length)
     runs = [
         run
         for run in experiment.runs
@@ -72,7 +72,7 @@ def lengths_in_common(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) 
 def evaluation_length(value: Value, train_length: int, longest: int | None) -> int | None:
     """Return the evaluation length of a value in tokens, or None if it has none."""
     if isinstance(value.length, Length):
-        return value.length.tokens(train_length)
+        return value.length.num_tokens(train_length)
     return longest if value.length == LONGEST else None
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from posenc.config.errors import RunError
 from posenc.report.confidence import MIN_SEEDS, Band
 from posenc.report.curve_set import CurveSet, DisplayedQuantity
-from posenc.report.page import linked_files
+from posenc.report.page import write_page
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_rows import RankedPoint, ResultRow
@@ -21,7 +21,6 @@ from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown, records_csv
 from posenc.report.terminal_report import print_report
 from posenc.report.verdicts import summary, verdict_tables, verdicts_csv
-from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import SelectRuns
 
 COLUMN_SUFFIXES = ("low", "high", "text_low", "text_high", "best")
@@ -61,11 +60,7 @@ def write_report(
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
     index = folder / ("report-selected" if select else "report") / "index.html"
-    for name in linked_files(index) - files.keys():  # of an earlier report
-        index.with_name(name).unlink(missing_ok=True)
-    for name, data in files.items():
-        write_atomic(index.with_name(name), data)
-    write_atomic(index, report_page(results, files).html())
+    write_page(index, files, report_page(results, files))
     print_report(console, results, index, full=full)
     if strict and any(verdict.outcome != "holds" for verdict in verdicts.premises):
         raise RunError(f"premises: {summary(verdicts.premises)}")

@@ -19,7 +19,7 @@ from posenc.runs.row_types import EVALUATION, Row, RowTypes
 
 ComparisonKey = tuple[int, tuple[Any, ...]]
 """A training length and a measurement key; only rows that share both can be compared."""
-MEAN_OVER = {
+DENOMINATOR_FIELDS = {
     "loss": "count",
     "perplexity": "count",
     "perplexity_per_word": "words",
@@ -29,7 +29,7 @@ MEAN_OVER = {
 KEY_FIELDS = ("data", "split", "protocol", "length", "stride", "swap", "at_tokens")
 BUDGET_FIELDS = ("budget_seconds", "budget_tokens")
 VARIANT_FIELDS = ("longest", "swap_digest")
-"""Fields that must agree in rows that are compared, although only one row of them is kept.
+"""Fields that must be equal in rows that are compared, although they are not part of a row's key.
 
 They are the longest evaluation length, which determines the targets of fixed_target, and the digest
 of a custom swap's definition; each is null or missing for all other rows.
@@ -185,9 +185,9 @@ def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = Non
         raise corrupt_file_error(path, "it has been edited since posenc wrote it")
     if types is not None:
         types.check(path, rows)
-    for key in MEAN_OVER:
-        if any(_contradicts_sum(row, key) for row in rows):
-            raise corrupt_file_error(path, f"a {key} contradicts the sum of its row")
+    for key in DENOMINATOR_FIELDS:
+        if any(_is_inconsistent(row, key) for row in rows):
+            raise corrupt_file_error(path, f"a {key} is inconsistent with the sum in its row")
     return rows
 
 
@@ -201,12 +201,12 @@ def _digest(rows: Iterable[Row]) -> str:
     return RowsDigest(dict(sorted(row.items())) for row in rows).short_hexdigest()
 
 
-def _contradicts_sum(row: Row, key: str) -> bool:
-    """Whether a row's metric `key` (in MEAN_OVER) differs from the value computed from its `sum`.
+def _is_inconsistent(row: Row, key: str) -> bool:
+    """Whether a row's metric `key` differs from its `sum` divided by the denominator.
 
     Metrics that are missing or null are not checked.
     """
-    values: list[Any] = [row.get(name) for name in (key, "sum", MEAN_OVER[key])]
+    values: list[Any] = [row.get(name) for name in (key, "sum", DENOMINATOR_FIELDS[key])]
     if not all(isinstance(value, int | float) for value in values):
         return False
     value, total, count = values
@@ -238,9 +238,9 @@ def check_same_tokens(path: Path, old: Row, new: Row | None) -> None:
         return
     if old["tokens_hash"] != new["tokens_hash"]:
         raise RunError(
-            f"the tokens of the {new['split']} split are not those on which the rows in {path} were"
-            f" measured, although the fingerprint {new['data']} is the same; delete the prepared"
-            f" corpus to prepare it again, or this file to replace its results"
+            f"the {new['split']} split no longer has the tokens on which the rows in {path} were"
+            f" measured, although its fingerprint {new['data']} is unchanged; delete the prepared"
+            f" corpus to prepare it again, or {path} to compute its results again"
         )
 
 

@@ -102,7 +102,7 @@ def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict
         return file.read()
 
 
-def is_mostly_holes(path: Path) -> bool:
+def is_sparse(path: Path) -> bool:
     """Whether a large file has almost no data, so that reading it would take minutes for nothing.
 
     Some file systems do not report the allocated blocks, or compress the data. So the file must
@@ -204,7 +204,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 def append_jsonl(path: Path, row: dict[str, Any]) -> None:
     """Append `row` to a JSON Lines file in a single write."""
-    with open_to_append(path) as file:
+    with open_for_append(path) as file:
         file.write(_jsonl_line(row))
 
 
@@ -227,7 +227,7 @@ class RowsDigest:
         return self._hash.hexdigest()[:16]
 
 
-def open_to_append(path: Path) -> BinaryIO:
+def open_for_append(path: Path) -> BinaryIO:
     """Open a file of a run to append to it. Raises OSError if it is not a regular file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     try:

@@ -38,20 +38,22 @@ def remember(
 
 def is_remembered(target: str) -> bool:
     """Whether the user has trained with this class or function, from the file it is now in."""
-    record = _record()
-    return record is not None and _entry(target) in _remembered(record)
+    return _is_recorded(_entry(target))
 
 
 def is_known_destination(destination: str) -> bool:
     """Whether the user has trained runs that are uploaded to `destination`."""
-    record = _record()
-    return record is not None and _destination_entry(destination) in _remembered(record)
+    return _is_recorded(_destination_entry(destination))
 
 
 def is_known_trial(wandb_id: str) -> bool:
     """Whether a W&B sweep has assigned this run id to a run of the user."""
+    return _is_recorded(_trial_entry(wandb_id))
+
+
+def _is_recorded(entry: str | None) -> bool:
     record = _record()
-    return record is not None and _trial_entry(wandb_id) in _remembered(record)
+    return record is not None and entry in _remembered(record)
 
 
 def _record() -> Path | None:

@@ -28,7 +28,7 @@ from posenc.jobs.exit_codes import (
 )
 from posenc.jobs.rank_processes import JOB_COMMAND
 from posenc.runs.environment import MALLOC_VARIABLES, job_environment
-from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE, open_to_append
+from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE, open_for_append
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
 
@@ -67,7 +67,7 @@ class JobProcess:
         variables = job_environment(self.threads, code)
         variables |= {} if gpus is None else {"CUDA_VISIBLE_DEVICES": gpus}
         self._process: subprocess.Popen[bytes] | ForkServerProcess
-        with open_to_append(self.run.log_file) as log:
+        with open_for_append(self.run.log_file) as log:
             if fork:
                 self._process = start_job(arguments, self.run.log_file, variables, code)
                 return
@@ -144,7 +144,7 @@ class JobProcess:
         if code in DISK_MESSAGES:
             return status.replace(state="interrupted", error=DISK_MESSAGES[code])
         if code not in (FINISHED, LOST, FORK_SERVER_LOST, INTERRUPTED):
-            error = f"its process ended with exit code {code}: {self.run.last_log_line()}"
+            error = f"its process exited with code {code}: {self.run.last_log_line()}"
             status = status.replace(state="failed", error=error, updated=time.time())
             with suppress(OSError):  # the launcher reports the failure even if the disk is full
                 status.write(self.run.status_file)
@@ -200,7 +200,7 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     os.environ.clear()
     os.environ.update(environment)
-    with open(os.devnull, "rb") as null, open_to_append(Path(log)) as output:
+    with open(os.devnull, "rb") as null, open_for_append(Path(log)) as output:
         for file, descriptor in ((null, 0), (output, 1), (output, 2)):
             os.dup2(file.fileno(), descriptor)
     from posenc.jobs.job import main

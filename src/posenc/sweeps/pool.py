@@ -44,8 +44,8 @@ def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Seque
 class PoolLauncher(Launcher):
     """Runs up to `jobs` runs at a time, by default one per GPU or, without GPUs, one per core.
 
-    A multi-device run takes that many GPUs or cores. The cores are divided among the runs as
-    threads. Tests replace the `command` of the jobs.
+    A run with `devices=n` takes n GPUs or cores. The cores are divided evenly among the concurrent
+    runs, as threads. Tests replace the `command` of the jobs.
     """
 
     local = True
@@ -86,7 +86,7 @@ class _Launch:
         self, pool: PoolLauncher, runs: Sequence[PlannedRun], finished: int, display: PlainDisplay
     ) -> None:
         self.pool, self.display = pool, display
-        self.already_finished, self.total = finished, finished + len(runs)
+        self.num_finished, self.total = finished, finished + len(runs)
         self.waiting_runs = deque(runs)
         self.devices = max((planned.devices for planned in runs), default=1)
         self.gpus = gpu_groups(gpus(), self.devices)
@@ -101,8 +101,8 @@ class _Launch:
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
         self.code = pool.freeze_code(runs[0].run.path.parent) if runs else None
-        self.initial = {planned.name: planned.run.status() for planned in runs}
-        self.waiting_work = {name: status.work_done for name, status in self.initial.items()}
+        self.initial_statuses = {planned.name: planned.run.status() for planned in runs}
+        self.waiting_work = {name: s.work_done for name, s in self.initial_statuses.items()}
         # CUDA and, on macOS, some other libraries may not work in forked processes.
         self.fork = pool.command == JOB_COMMAND and not self.gpus and sys.platform == "linux"
 
@@ -178,7 +178,7 @@ class _Launch:
             self.waiting_runs.remove(planned)
             status = planned.run.status()
             ended = status.state in ("finished", "failed")
-            if not ended or status == self.initial[planned.name]:
+            if not ended or status == self.initial_statuses[planned.name]:
                 return planned
             self._record(planned, status)
         return None
@@ -224,7 +224,7 @@ class _Launch:
         rows = [progress_row(process, pace, now) for process, (_, pace) in self.active_jobs.items()]
         paces = [pace for _, pace in self.active_jobs.values()]
         waiting_work = [self._work_done(planned) for planned in self.waiting_runs]
-        ended = self.already_finished + len(self.outcomes)
+        ended = self.num_finished + len(self.outcomes)
         work = ended + sum(pace.work for pace in paces) + sum(waiting_work)
         return Snapshot(
             rows,
@@ -247,7 +247,7 @@ class _Launch:
     def _counts(self) -> str:
         """Return a string such as `3 of 8 finished, 1 failed`."""
         states = Counter(status.state for status in self.outcomes.values())
-        finished = self.already_finished + states["finished"]
+        finished = self.num_finished + states["finished"]
         counts = [f"{finished} of {self.total} finished"]
         counts += [f"{states[s]} {s}" for s in ("failed", "interrupted") if states[s]]
         return ", ".join(counts)
@@ -265,15 +265,15 @@ class _Launch:
         elif self.gpus:
             resources += f", {plural(self.devices, 'GPU')} each"
         counts = plural(self.total, "run")
-        if self.already_finished:
-            counts += f": {self.already_finished} already finished, {len(self.waiting_runs)} to run"
+        if self.num_finished:
+            counts += f": {self.num_finished} already finished, {len(self.waiting_runs)} to run"
         self.display.print(f"{counts} ({self.workers} at a time, {resources})")
 
     def _print_summary(self, seconds: float) -> None:
         self.display.print(f"{self._counts()}, in {format_duration(seconds)}")
         states = {status.state for status in self.outcomes.values()}
         remedies = []
-        not_started = self.already_finished + len(self.outcomes) < self.total
+        not_started = self.num_finished + len(self.outcomes) < self.total
         if not_started or states - {"finished", "failed"}:
             remedies.append("rerun the same command to resume")
         if "failed" in states:

@@ -121,7 +121,7 @@ def limited_time(seconds: float) -> Generator[None]:
 def _service_process() -> "subprocess.Popen[bytes] | None":
     """Return the process of wandb's service, or None if it is not running.
 
-    It is a private attribute. With a version of wandb that has another one, nothing is killed.
+    It is found through a private attribute; if a version of wandb lacks it, nothing is killed.
     """
     import wandb
 

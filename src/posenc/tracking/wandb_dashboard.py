@@ -12,6 +12,7 @@ from wandb_workspaces.reports.v2.interface import Panel
 
 from posenc.report.experiment import Experiment
 from posenc.report.judge import judge_experiment
+from posenc.report.page import paragraphs
 from posenc.report.verdicts import summary, verdict_tables
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_history import EVALUATION_AXES, LENGTH_AXIS, POSITION_AXIS
@@ -76,9 +77,6 @@ def build_workspace(
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
     """Return the unsaved report; `save` finds the saved one by the title, `posenc <experiment>`."""
     title = experiment.about.get("title") or experiment.name
-    paragraphs = (
-        experiment.about.get(key) for key in ("question", "interpretation", "limitations")
-    )
     verdicts = _verdicts_markdown(experiment)
     runs = _runset("All runs", "All runs", _experiment_filter(experiment), keys)
     return wr.Report(
@@ -89,7 +87,7 @@ def build_report(entity: str, project: str, experiment: Experiment, keys: Logged
         width="fluid",
         blocks=[
             wr.H1(title),
-            wr.MarkdownBlock("\n\n".join(filter(None, paragraphs))),
+            wr.MarkdownBlock("\n\n".join(paragraphs(experiment.about))),
             *([wr.H2("Claims and verdicts"), wr.MarkdownBlock(verdicts)] if verdicts else []),
             *(
                 block

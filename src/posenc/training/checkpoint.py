@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from posenc.config.errors import RunError, first_line
-from posenc.runs.files import RowsDigest, is_mostly_holes
+from posenc.runs.files import RowsDigest, is_sparse
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.pickle_size import check_checkpoint
 
@@ -56,7 +56,7 @@ class Checkpoint:
 
     def is_intact(self) -> bool:
         """Return whether the contents of the file match the digest in its name."""
-        if not self.path.is_file() or is_mostly_holes(self.path):
+        if not self.path.is_file() or is_sparse(self.path):
             return False
         return _digest(self.path) == self.digest
 
@@ -122,12 +122,12 @@ class Checkpoint:
         digests = self.load(run_hash, mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
         if None not in digests and digests[0] != digests[1]:
             raise RunError(
-                f"{self.path} is not the checkpoint with which {run.name} finished; restore that"
-                f" one, or delete {run.path} and train again"
+                f"{self.path} is not the final checkpoint of {run.name}; restore the"
+                f" original file, or delete {run.path} and train again"
             )
 
     def load_error(self, error: Exception) -> RunError:
-        """Return the error for a file with the name of a checkpoint that this run cannot use."""
+        """Return the error for a file named like a checkpoint that this run cannot use."""
         # The rest of torch.load's message suggests weights_only=False, which runs code in the file.
         reason = first_line(error).split(". ")[0]
         return RunError(

@@ -12,9 +12,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from posenc.attention.precision import autocast
 from posenc.config.errors import RunError
 from posenc.data.dataset import IGNORE_INDEX
+from posenc.model.device import autocast
 from posenc.model.transformer import Decoder, derive_seed
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import MicroBatch

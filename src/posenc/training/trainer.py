@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from posenc.attention.precision import LIGHTNING_PRECISION
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
+from posenc.model.device import LIGHTNING_PRECISION
 from posenc.runs.environment import in_process_group, local_world_size
 
 SILENCED_WARNINGS = (

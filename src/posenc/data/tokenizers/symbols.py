@@ -1,13 +1,16 @@
-"""A vocabulary of named symbols, defined by a task."""
+"""A vocabulary of named symbols, defined by a task; `word.py` shares its functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
-from posenc.data.tokenizers.word_level import tokens_by_id, word_level
+
+WHITESPACE = r"[\s\x1c-\x1f\x85]+"
+"""A regular expression for the whitespace at which `str.split` separates words."""
 
 
 class SymbolTokenizer(Tokenizer):
@@ -50,3 +53,21 @@ class SymbolTokenizer(Tokenizer):
     @classmethod
     def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
         return cls(tokens_by_id(tokenizer))
+
+
+def word_level(words: Sequence[str], unknown: str | None = None) -> HuggingFaceTokenizer:
+    """Return a tokenizer that splits at whitespace, with ids in the order of `words`.
+
+    Other words are encoded as `unknown`, or raise an exception if that is None.
+    """
+    vocabulary = {word: id for id, word in enumerate(words)}
+    model = models.WordLevel(vocabulary, **({} if unknown is None else {"unk_token": unknown}))
+    tokenizer = HuggingFaceTokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WHITESPACE), "removed")
+    return tokenizer
+
+
+def tokens_by_id(tokenizer: HuggingFaceTokenizer) -> list[str]:
+    """Return the vocabulary in the order of its ids."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=False)
+    return sorted(vocabulary, key=vocabulary.__getitem__)

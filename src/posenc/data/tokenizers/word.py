@@ -9,8 +9,8 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import normalizers
 
 from posenc.data.corpus import Corpus, json_digest, split_lines
+from posenc.data.tokenizers.symbols import tokens_by_id, word_level
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
-from posenc.data.tokenizers.word_level import tokens_by_id, word_level
 
 _END_OF_LINE = "<eos>"
 _UNKNOWN = "<unk>"

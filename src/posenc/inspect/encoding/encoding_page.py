@@ -49,11 +49,11 @@ MATRIX_COLUMNS = (
     vector_properties.RMS,
     vector_properties.MAX_FAR,
     score_properties.SCORE_SHIFT,
-    "equal at 16",
-    "equal at 4L",
+    "identical tokens at 16",
+    "identical tokens at 4L",
     *score_properties.WINDOW_NAMES,
-    "bfloat16 values",
-    "int8 values",
+    "bfloat16 q/k/bias",
+    "int8 q/k/bias",
     "bfloat16 positions",
     attention_cost.PARAMETERS,
 )
@@ -62,14 +62,13 @@ MATRIX_NOTE = (
     "RMS: root mean square of the position vectors, or of the biases, within L; a token"
     " embedding or score has an RMS of 1. Max at 100,000: the largest absolute value near that"
     " position or distance. Score shift error: the maximum change of a score if all positions shift"
-    " by 1,000, or as far as the maximum length allows. Equal at: the expected score between a"
-    " token and an identical token at that distance (4L: the longest distance in a window of 4L"
-    " tokens), mean over heads. Windows: the number of"
-    " nearest tokens that receive 90% of the attention weight in a window of 4L tokens if only"
-    " positions matter; minimum and maximum over heads. In both, a maximum length below 4L"
-    " replaces 4L."
-    " Values, positions: the maximum score error at position 100,000, or at the last supported"
-    " position, if queries, keys and biases, or the positions, are rounded to that format."
+    " by 1,000, or as far as the maximum length allows. Identical tokens at: the expected score"
+    " between a token and an identical token at that distance (4L: the longest distance in a window"
+    " of 4L tokens), mean over heads. Windows: the number of nearest tokens that receive 90% of the"
+    " attention weight in a window of 4L tokens if only positions matter; minimum and maximum over"
+    " heads. If the maximum length is below 4L, both use it instead. Formats: the maximum score"
+    " error at position 100,000, or at the last supported position, if queries, keys and biases"
+    " (q/k/bias), or the positions, are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
@@ -128,7 +127,7 @@ def inspect_encodings(
 
 
 def _verify_user_encoding(inspected: InspectedEncoding) -> None:
-    """Raise ConfigError for a mistake in a user's encoding, also one that needs long sequences."""
+    """Raise ConfigError for a mistake in a user's encoding, even one that needs long sequences."""
     if not user_encodings(inspected.encoding):
         return
     verify_encoding(inspected.encoding, torch.float32)

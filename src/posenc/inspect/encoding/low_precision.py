@@ -48,7 +48,7 @@ FORMATS: dict[str, Rounding] = {
     "float8": _scaled(FLOAT8_MAX, lambda x: x.to(torch.float8_e4m3fn).double()),
     "int8": _scaled(INT8_MAX, Tensor.round),
 }
-NAMES = [f"{name} {part}" for part in ("values", "positions") for name in FORMATS]
+NAMES = [f"{name} {part}" for part in ("q/k/bias", "positions") for name in FORMATS]
 
 
 def measure_low_precision(inspected: InspectedEncoding) -> list[PropertyValue]:

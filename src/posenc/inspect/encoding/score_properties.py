@@ -36,8 +36,8 @@ RANDOM_SAMPLES = 4
 WINDOW_WEIGHT = 0.9  # attention weight within an effective window
 ROUNDING_ERROR = 1e-12
 DISTANCES = (0, 1, 16)
-EQUAL_NAMES = [f"equal at {n}" for n in DISTANCES] + ["equal at L", "equal at 4L"]
-RANDOM_NAMES = ["random at L", "random at 4L"]
+EQUAL_NAMES = [f"identical tokens at {n}" for n in (*DISTANCES, "L", "4L")]
+RANDOM_NAMES = ["random tokens at L", "random tokens at 4L"]
 WINDOW_NAMES = ["narrowest window", "widest window"]
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.precision import autocast
 from posenc.config.errors import ConfigError
 from posenc.inspect.run.observe import BATCH_TOKENS
+from posenc.model.device import autocast
 from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row
 

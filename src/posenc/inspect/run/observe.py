@@ -15,7 +15,6 @@ from torch import Tensor
 
 from posenc.attention import KernelFunction
 from posenc.attention.blocks import row_blocks
-from posenc.attention.precision import autocast
 from posenc.attention.reference import (
     AttentionInputs,
     attention_scores,
@@ -25,6 +24,7 @@ from posenc.attention.reference import (
 )
 from posenc.encodings.base import Encoding
 from posenc.model.block import Block
+from posenc.model.device import autocast
 from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row
 
