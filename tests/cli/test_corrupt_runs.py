@@ -335,6 +335,8 @@ READERS: dict[str, Callable[[RunDirectory], object]] = {
         ("plan.json", '{"command": "posenc \'x"}'),
         ("plan.json", '{"commands": {"a": "posenc \'x"}}'),
         ("plan.json", '{"about": {"title": "\\u0007"}}'),
+        ("plan.json", '{"about": {"interpretation": 5}}'),
+        ("plan.json", '{"about": {"limitations": [1]}}'),
         ("plan.json", f'{{"claims": [1{"0" * 5000}]}}'),
         ("metrics.jsonl", '{"step": 1, "loss": 2.0, "loss": 3.0}\n'),
         ("metrics.jsonl", "3\n"),

@@ -101,6 +101,22 @@ def test_a_config_folder_of_a_run_cannot_trust_modules(
     assert "malicious" not in sys.modules
 
 
+def test_a_config_folder_of_a_run_cannot_choose_the_text_that_is_evaluated(
+    finished: RunDirectory, tmp_path: Path
+) -> None:
+    swap = tmp_path / "conf" / "evaluation" / "swap" / "factors.yaml"
+    swap.parent.mkdir(parents=True)
+    (tmp_path / "private.txt").write_text("private text " * 500)
+    swap.write_text(
+        "# @package _global_\n"
+        f"data: {{_target_: posenc.data.text.text, train: {tmp_path}/private.txt}}\n"
+        "evaluation: {swap: {_target_: posenc.encodings.spectra.yarn, factor: 2}}\n"
+    )
+    words = [f"run={finished.path}", "--config-dir", str(tmp_path / "conf")]
+    assert main(["evaluate", *words, "evaluation/swap=factors"]) == 0
+    assert {row["data"] for row in finished.rows()} == {finished.config().planned.fingerprint}
+
+
 def test_the_message_for_an_encoding_in_the_current_folder_has_the_command_that_trusts_it(
     finished: RunDirectory,
     evaluation_error: EvaluationError,

@@ -13,6 +13,7 @@ from posenc.config.swaps import evaluation_swaps, normalize_swaps
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.alibi_pi import AlibiPi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.drope import Drope
 from posenc.encodings.interleave import Interleave
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rope import Rope
@@ -93,7 +94,12 @@ def test_a_swap_keeps_the_learned_slopes(factor: float | None) -> None:
 
 @pytest.mark.parametrize(
     "inner",
-    [NoPE, partial(Rope, spectrum=geometric), partial(Interleave, first=Alibi, second=NoPE)],
+    [
+        NoPE,
+        partial(Rope, spectrum=geometric),
+        partial(Interleave, first=Alibi, second=NoPE),
+        partial(Drope, inner=Alibi),
+    ],
 )
 def test_inner_encodings_other_than_alibi_are_rejected(inner: EncodingFactory) -> None:
     with pytest.raises(ValueError, match=r"inner=\w+ must be ALiBi in every layer; choose alibi"):

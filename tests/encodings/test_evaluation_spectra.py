@@ -112,6 +112,14 @@ def test_length_dependent_spectra_change_nothing_up_to_the_training_length(
         assert difference_of(model(tokens(length)), trained(tokens(length))) > 1e-6
 
 
+@pytest.mark.parametrize("spectrum", [partial(yarn, factor=4.0), partial(longrope, factor=4.0)])
+def test_attention_factors_do_not_scale_sinusoidal_embeddings(spectrum: Spectrum) -> None:
+    encoding = model_with(Sinusoidal, spectrum).encoding
+    assert isinstance(encoding, Sinusoidal)
+    embedding = encoding.position_embedding(torch.arange(4 * LENGTH), torch.float64)
+    assert embedding.square().mean(-1).sub(0.5).abs().max() < 1e-12
+
+
 @pytest.mark.parametrize("name", sorted(options("encoding/spectrum")))
 def test_every_spectrum_but_geometric_changes_the_output_of_the_same_weights(
     name: str, trained: Transformer

@@ -15,6 +15,7 @@ from posenc.check import verify_encoding
 from posenc.config.errors import ConfigError
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
+from posenc.encodings.drope import Drope
 from posenc.encodings.dual_chunk import DualChunk
 from posenc.encodings.fire import Fire
 from posenc.encodings.fox import Fox
@@ -308,6 +309,7 @@ def test_an_offset_of_keys_stays_one_token() -> None:
         partial(Pope, spectrum=geometric),
         partial(Randomized, inner=ROPE),
         partial(SelfExtend, inner=ROPE),
+        partial(Drope, inner=ROPE),
         partial(Interleave, first=ROPE, second=partial(Xpos, spectrum=geometric)),
     ],
 )

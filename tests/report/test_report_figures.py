@@ -231,6 +231,19 @@ def test_the_figure_by_base_shows_the_bounds(base_report: SimpleNamespace) -> No
     assert "2 L / pi: 10" in svg
 
 
+def test_the_figure_by_base_lacks_lengths_at_which_no_base_was_evaluated(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    folder = tmp_path / "bases"
+    for base in (100, 10000):
+        config = fabricate.config("rope", 16, 1, encoding={"spectrum": {"base": base}})
+        fabricate.run(folder, config, [fabricate.row(n, 3.0) for n in (16, 32)])
+    config = fabricate.config("alibi", 16, 1)
+    fabricate.run(folder, config, [fabricate.row(n, 3.0) for n in (16, 32, 64)])
+    rows = points(write_report(folder, console), "perplexity_by_base")
+    assert {row["length"] for row in rows} == {"16 (L)", "32 (2L)"}
+
+
 def test_there_is_no_figure_by_base_if_another_setting_also_differs(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:

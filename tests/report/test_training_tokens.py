@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,6 +119,23 @@ def test_a_run_without_rows_from_the_end_of_training_is_only_in_this_figure(
     fabricate.run(tmp_path / "sweep", fabricate.config("rope", 64, 1, **EVALUATION), rows)
     stems = [figure.file_stem for figure in read_results(tmp_path / "sweep").figures]
     assert stems == ["relative_perplexity_by_tokens"]
+
+
+def test_a_run_with_another_budget_is_not_in_this_figure(
+    folder: Path, tmp_path: Path, fabricate: SimpleNamespace
+) -> None:
+    copy = tmp_path / "sweep"
+    shutil.copytree(folder, copy)
+    budget = {"budget_tokens": 41_000, "budget_seconds": None, "count": 40_960}
+    rows = [
+        fabricate.row(n, 3.2, at_tokens=at_tokens, full_count=81_920, **budget)
+        for n in (64, 128)
+        for at_tokens in (None, *TOKENS[:-1])
+    ]
+    fabricate.run(copy, fabricate.config("nope", 64, 1, **EVALUATION), rows)
+    figures = {figure.file_stem: figure for figure in read_results(copy).figures}
+    lines = records(figures["relative_perplexity_by_tokens"].csv)
+    assert "nope" not in {line["encoding"] for line in lines}
 
 
 def test_runs_csv_has_the_training_tokens_of_each_measurement(folder: Path) -> None:

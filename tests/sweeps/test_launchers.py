@@ -56,7 +56,10 @@ def test_a_cluster_can_have_devices_that_this_machine_lacks(
     assert plan([overrides], [], "test", print, local=False)[0].run.status().state == "pending"
 
 
-def test_a_ray_cluster_is_local_unless_it_has_an_address() -> None:
+def test_a_ray_cluster_is_local_unless_it_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert not RayLauncher(None, num_cpus=1, gpus=False).local
+    monkeypatch.delenv("RAY_ADDRESS")
     assert RayLauncher(None, num_cpus=1, gpus=False).local
     assert not RayLauncher("10.0.0.1:6379", num_cpus=1, gpus=False).local
 

@@ -79,13 +79,15 @@ def _build_evaluation(
 ) -> "Evaluation":
     """Validate and return an evaluation.
 
-    `modules` counts only if it is set on the command line, because `--config-dir` may be a folder
-    in an untrusted run, such as the one that `posenc search-factors` writes.
+    `modules` and `data` count only if they are set on the command line, because `--config-dir` may
+    be a folder in an untrusted run, such as the one that `posenc search-factors` writes.
     """
     from posenc.api.run_evaluation import build_evaluation
     from posenc.api.saved_run import run_config
 
     modules = list(request.modules) if "modules" in user_keys else []
+    if not any(key.partition(".")[0] == "data" for key in user_keys):
+        request.data = None
     config = run_config(run, modules, command_with_modules(arguments))
     return build_evaluation(run, config, request, user_keys)
 

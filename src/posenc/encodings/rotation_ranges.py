@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry, layer_encodings
+from posenc.encodings.drope import Drope
 from posenc.encodings.partial_key_offset import PartialKeyOffset
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
@@ -50,7 +51,7 @@ def require_rope(encoding: Encoding) -> None:
     """Raise ValueError unless every layer uses RoPE or no rotation, and at least one uses RoPE.
 
     Wrappers around RoPE, such as window, are allowed, but not those that sample random positions
-    or have several rotations themselves.
+    or have several rotations themselves, nor DroPE, which drops its rotation during training.
     """
     layers = layer_encodings(encoding)
     if not all(map(_supports_any_positions, layers)) or not any(map(_has_rope, layers)):
@@ -67,7 +68,7 @@ def changes_positions(layer: Encoding) -> bool:
 
 
 def _supports_any_positions(layer: Encoding) -> bool:
-    if changes_positions(layer):
+    if changes_positions(layer) or any(isinstance(module, Drope) for module in layer.modules()):
         return False
     return _has_rope(layer) or not innermost_encoding(layer).overrides("rotate")
 

@@ -35,8 +35,12 @@ class Sinusoidal(Encoding):
         self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
     def position_embedding(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return p: [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes]."""
-        cos, sin = self.sinusoids(pos, dtype)
+        """Return p: [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes].
+
+        The attention factor of a spectrum such as YaRN is for scores and has no effect here.
+        """
+        angles, _ = self.sinusoids.angles(pos)
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
         if self.layout == "concatenated":
             return torch.cat([sin, cos], dim=-1).flatten(-2)
         return torch.stack([sin, cos], dim=-1).flatten(-3)

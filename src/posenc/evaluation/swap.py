@@ -7,10 +7,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target
 from posenc.config.errors import ConfigError
+from posenc.config.values import walk
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
 
 SCALABLE_SPECTRUM = "posenc.encodings.spectra.geometric"
+DROPE = "posenc.encodings.drope.Drope"
 
 
 def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int) -> DictConfig:
@@ -20,7 +22,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
     the training length, but at least 1; if `size` is null, it becomes the training length. Raises
     ConfigError if the swap is a spectrum, but the encoding has no spectrum, has a spectrum other
-    than `geometric`, or has trainable frequencies.
+    than `geometric`, has trainable frequencies or is DroPE, which has dropped its spectrum.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}
@@ -30,6 +32,11 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     swapped = config.copy()
     if _is_wrapper(swap, config):
         swapped.encoding = {**kwargs, "inner": {**config.encoding, "_partial_": True}}
+    elif any(item == DROPE for _, item in walk(OmegaConf.to_container(config.encoding))):
+        raise ConfigError(
+            f"evaluation/swap={name}: it has no effect on DroPE, which drops its rotations at the"
+            f" end of training; use evaluation/swap=window or evaluation/swap=temperature"
+        )
     elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
         raise ConfigError(
             f"evaluation/swap={name}: {_target_name(config.encoding)} has no spectrum to replace;"

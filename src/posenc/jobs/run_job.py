@@ -153,7 +153,8 @@ def _resolve_settings(
 ) -> ResolvedSettings:
     """Return the resolved settings of a run that is starting or resuming, and write its status.
 
-    A resumed run selects the kernel and whether to compile again, but keeps all other settings.
+    A resumed run selects the kernel and whether to compile again, but keeps all other settings. A
+    run that was trained on a GPU may be evaluated without one.
     """
     device, dtype = select_device(config), attention_dtype(config.precision)
     num_steps = training_steps(config).total
@@ -169,7 +170,8 @@ def _resolve_settings(
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.planned.parameters,
     )
-    if progress.status.resolved and list_checkpoints(run.checkpoints):
+    checkpoints = list_checkpoints(run.checkpoints)
+    if progress.status.resolved and checkpoints:
         current, saved = resolved, progress.status.resolved
         resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
         for name in ("code", "processor", "kernel", "compile"):
@@ -178,17 +180,21 @@ def _resolve_settings(
                 log.warning("started with %s %s, resuming with %s", name, before, now)
         chosen = ("kernel", "compile", "compile_reason")
         resolved = replace(resolved, **{name: getattr(current, name) for name in chosen})
+    used = resolved
     if resolved.device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(
-            f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
-            f" with a GPU (retry=true), or delete {run.path} to train it here"
-        )
-    torch.set_num_threads(resolved.threads)
-    validate_device_count(torch.device(resolved.device), local_world_size())
-    log.info("posenc %s, %s", config.planned.posenc_version, resolved)
+        if not checkpoints or checkpoints[0].step < run.trained_steps(num_steps):
+            raise ConfigError(
+                f"{run.name} was started on a GPU, but this machine has none; resume it on a"
+                f" machine with a GPU (retry=true), or delete {run.path} to train it here"
+            )
+        used = replace(resolved, device=device.type)
+        log.warning("trained on a GPU, evaluating on a CPU")
+    torch.set_num_threads(used.threads)
+    validate_device_count(torch.device(used.device), local_world_size())
+    log.info("posenc %s, %s", config.planned.posenc_version, used)
     total_tokens = num_steps * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
-    return resolved
+    return used
 
 
 def _train_and_evaluate(session: Session) -> bool:

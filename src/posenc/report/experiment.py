@@ -27,7 +27,7 @@ from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
 from posenc.runs.loss_arrays import BlockSums, row_blocks
 from posenc.runs.plan_file import read_plan
-from posenc.runs.run_directory import RunDirectory, SelectRuns, list_runs
+from posenc.runs.run_directory import STOPPED_EARLY, RunDirectory, SelectRuns, list_runs
 from posenc.runs.status import Status
 
 
@@ -236,7 +236,9 @@ def _read_run(directory: RunDirectory) -> Run:
     status = status.replace(error=_with_short_paths(status.error or "") or None)
     log, timing = directory.metrics(), directory.timing()
     directory.check_logs(status, log, timing)
+    stopped_early = bool(log and log[-1].get(STOPPED_EARLY))
     trained = status.state == "finished" or 0 < status.total_tokens <= status.tokens
+    trained = trained or stopped_early
     rows = read_evaluation(directory.evaluation_file, config["planned"]["hash"]) if trained else []
     return Run(
         name=directory.name,

@@ -85,8 +85,9 @@ def _bases_by_label(experiment: Experiment) -> dict[str, float]:
 
 def _base_lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     by_base = sorted((bases[c.label], c) for c in curves.curves if c.label in bases)
-    last, count = len(curves.x_values) - 1, min(MAX_LINES, len(curves.x_values))
-    lengths = [int(curves.x_values[round(i)]) for i in np.linspace(0, last, count)]
+    evaluated = sorted({point.x for _, curve in by_base for point in curve.points})
+    last, count = len(evaluated) - 1, min(MAX_LINES, len(evaluated))
+    lengths = [int(evaluated[round(i)]) for i in np.linspace(0, last, count)]
     names = describe_lengths(lengths, curves.train_length)
     styles = sweep_styles(encoding_style("rope"), len(lengths))
     lines = []
@@ -148,7 +149,7 @@ def _ratio_curves(experiment: Experiment) -> list[CurveSet]:
 def _ratios(experiment: Experiment) -> Iterator[tuple[int, RunPoint]]:
     """Yield the evaluation length and log(perplexity / perplexity at L) for each row beyond L."""
     for run in experiment.evaluated:
-        rows = [row for row in run.rows if row["protocol"] == PROTOCOL]
+        rows = [row for row in run.comparable_rows if row["protocol"] == PROTOCOL]
         at_train_length = {
             (evaluation_key(row), row.get("at_tokens")): row["loss"]
             for row in rows

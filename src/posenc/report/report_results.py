@@ -100,7 +100,7 @@ def _figures(
     # A run that was interrupted during its evaluation may have only rows with at_tokens, which are
     # not part of any of these curve sets.
     for run in experiment.evaluated:
-        if all(row.get("at_tokens") is not None for row in run.rows):
+        if all(row.get("at_tokens") is not None for row in run.comparable_rows):
             encodings.setdefault(run.label, run.encoding)
     swaps = [c for curves in sets if curves.swapped for c in curves.curves]
     names, swapped_encodings = dict.fromkeys(c.label for c in swaps), {c.encoding for c in swaps}

@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posenc.config.overrides import to_override_value
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
+from posenc.runs.plan_file import quoted_command
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ def sample(
     if not run.rows or (quantity.source == "timing" and not run.timing):
         raise NoVerdictError(
             "not measured",
-            f"{run.name} is not finished or has no timing.jsonl; run `{experiment.command}`",
+            f"{run.name} is not finished or has no timing.jsonl; run"
+            f" `{train_command(experiment.command, {})}`",
         )
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
@@ -126,7 +129,7 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
             "not comparable", f"{run.name}: {value.length} is {length} tokens, but must be positive"
         )
     if not rows:
-        command = evaluate_command(f"{experiment.folder}/{run.name}", value, length, at_tokens)
+        command = evaluate_command(f"{experiment.folder}/{run.name}", run, value, length)
         raise NoVerdictError(
             "not measured",
             f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
@@ -135,23 +138,38 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return `command` with `overrides` replaced or added; the value of "seed" is a list."""
-    words = shlex.split(command) or ["posenc", "train"]
+    """Return `command` with `overrides` replaced or added; the value of "seed" is a list of seeds.
+
+    `command` comes from a plan; it is replaced if it does not run posenc.
+    """
+    words = shlex.split(quoted_command(command) or "posenc train")
     kept = [word for word in words if word.partition("=")[0] not in overrides]
-    settings = {**overrides, "seed": ",".join(map(str, overrides["seed"]))}
+    settings = {key: to_override_value(value, key) for key, value in overrides.items()}
+    if "seed" in overrides:
+        settings["seed"] = ",".join(map(str, overrides["seed"]))
     return shlex.join([*kept, *(f"{key}={value}" for key, value in settings.items())])
 
 
-def evaluate_command(run: str, value: Value, length: int | None, at_tokens: int | None) -> str:
-    """Return the command that evaluates the run directory `run` for a value in a claim."""
+def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> str:
+    """Return the command that evaluates a run, whose directory is `path`, for a value in a claim.
+
+    With fixed_target, it also repeats the lengths that have been evaluated, because the targets
+    depend on the longest length.
+    """
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
-    parameter = PROTOCOLS[protocol].parameter if protocol in PROTOCOLS else None
+    at_tokens = run.at_tokens(value.selector)
+    parameter, lengths = None, {length} - {None}
+    if protocol in PROTOCOLS:
+        parameter = PROTOCOLS[protocol].parameter
+        if length and PROTOCOLS[protocol].needs_longest_length:
+            lengths |= {row["length"] for row in run.select_rows(value.row_keys, at_tokens)}
+    number = value.row_keys.get("stride") or run.config["evaluation"].get(parameter)
     settings = {
-        "run": run,
+        "run": path,
         "data": value.row_keys.get("corpus"),
         "evaluation.protocols": f"[{protocol}]",
-        "evaluation.lengths": length and f"[{length}]",
-        f"evaluation.{parameter}": value.row_keys.get("stride") if parameter else None,
+        "evaluation.lengths": f"[{','.join(map(str, sorted(lengths)))}]" if lengths else None,
+        f"evaluation.{parameter}": number if parameter else None,
         "evaluation.split": value.row_keys.get("split"),
         "evaluation.swaps": swap and f"['{swap}']",
         "evaluation.at_tokens": at_tokens and f"[{at_tokens}]",

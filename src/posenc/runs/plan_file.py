@@ -13,7 +13,7 @@ PLAN_TYPES = {
     "runs": list[str],
     "command": str | None,
     "commands": dict[str, str],
-    "about": dict | None,
+    "about": dict[str, str | list[str] | None] | None,
     "premises": list | None,
     "claims": list | None,
     "published": list | None,

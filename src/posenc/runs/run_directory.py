@@ -196,6 +196,7 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     Names are searched in all experiments of the folder `outputs`. Raises ConfigError if there is
     no such run, or more than one.
     """
+    path = os.path.expanduser(path) if isinstance(path, str) else path  # reports write ~
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
         return open_run(path)
     prefix, folder = glob.escape(str(Path(path))), glob.escape(str(outputs))

@@ -1,5 +1,6 @@
 """A launcher that runs jobs as tasks on a Ray cluster."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
-        self.local = address is None
+        self.local = address is None and not os.environ.get("RAY_ADDRESS")
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
         self.console = Console(stderr=True)
 
