@@ -158,7 +158,8 @@ def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> s
     """
     protocol, swap = value.row_keys["protocol"], value.row_keys["swap"]
     at_tokens = run.at_tokens(value.selector)
-    parameter, lengths = None, {length} - {None}
+    parameter = None
+    lengths = set() if length is None else {length}
     if protocol in PROTOCOLS:
         parameter = PROTOCOLS[protocol].parameter
         if length and PROTOCOLS[protocol].needs_longest_length:
