@@ -43,7 +43,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
         {"is_reproducible": "depends on random numbers in evaluation", "kernels_agree": ""},
     ),
     ("MisspelledHook", {}, {"hooks_are_valid": "rename it to bias"}),
-    ("NeedlessLimitation", {}, {"is_causal": "but it holds"}),
+    ("NeedlessLimitation", {}, {"is_causal": "but the property holds"}),
     ("DependsOnLength", {}, {"is_prefix_consistent": "between 12 tokens"}),
     ("DependsOnQueryPosition", {}, {"is_shift_invariant": "1000"}),
     (

@@ -85,7 +85,7 @@ def test_a_prefix_is_searched_in_the_experiment_if_one_is_set(
     capsys.readouterr()
     for words, message in (
         (["name=other", "run=rope"], "run=rope matches 2 runs (rope-L"),
-        (["name=other", "run=t5"], "run=t5: no run of outputs/other has this prefix (its runs: a"),
+        (["name=other", "run=t5"], "run=t5: no run in outputs/other has this prefix (its runs: a"),
         (["name=other", "run=alibi", "seed=1"], "run cannot be combined with filters; omit seed"),
         (["name=another", "run=alibi"], "outputs/another does not exist"),
     ):

@@ -189,7 +189,7 @@ def test_a_dataset_must_be_named() -> None:
 
 @pytest.mark.parametrize("revision", ["main", COMMIT[:7], COMMIT.upper()])
 def test_a_revision_that_can_change_is_an_error(revision: str) -> None:
-    with pytest.raises(ConfigError, match=rf"data.revision: '{revision}' can change"):
+    with pytest.raises(ConfigError, match=rf"'{revision}' is not a full commit hash"):
         HubCorpus(**(PARAMETERS | {"revision": revision}))
 
 

@@ -103,7 +103,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(folder: Path) -> None:
     corpus.digest()
     corpus.check_unchanged()
     (folder / "b.txt").write_text("changed\n")
-    with pytest.raises(ConfigError, match=r"'b\.txt' changed while it was read"):
+    with pytest.raises(ConfigError, match=r"'b\.txt' changed while it was being read"):
         corpus.check_unchanged()
 
 

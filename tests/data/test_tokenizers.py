@@ -329,7 +329,7 @@ def test_an_invalid_pretrained_tokenizer_is_an_error(words_file: Path, tmp_path:
         pretrained(None, "</s>")
     with pytest.raises(ConfigError, match=r"'nowhere.json' does not exist"):
         pretrained("nowhere.json", "</s>")
-    with pytest.raises(ConfigError, match=r"other.json' is not a file of the `tokenizers` library"):
+    with pytest.raises(ConfigError, match=r"other.json' is not a tokenizer.json"):
         pretrained(str(tmp_path / "other.json"), "</s>")
     with pytest.raises(ConfigError, match=r"eos_token: '<s>' is not one of the 4 tokens.*</s>"):
         pretrained(str(words_file), "<s>")

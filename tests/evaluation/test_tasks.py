@@ -157,7 +157,7 @@ def test_a_run_on_a_task_has_accuracies_at_every_length(
         (["evaluation=nonoverlapping"], "do not apply to the task 'copy'"),
         (["evaluation.lengths=[2]"], "length 2 is too short for the task 'copy'"),
         (["tokenizer=byte"], "omit tokenizer"),
-        (["data=task_copy", "data.alphabet_size=3"], "5 symbols, but the run was trained on 18"),
+        (["data=task_copy", "data.alphabet_size=3"], "5 symbols, which differ from the 18"),
         (["data=text", f"data.test={TEXT_FILE}"], "is text, but the run was trained on a task"),
     ],
 )

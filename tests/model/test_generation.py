@@ -15,7 +15,7 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.drope import Drope
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.encodings.spectra import geometric
-from posenc.model.generation import GrowingSequence, cache_unsupported_reason, generate
+from posenc.model.generation import IncrementalDecoder, cache_unsupported_reason, generate
 from posenc.model.transformer import Decoder, Transformer
 
 TRAIN_LENGTH = 24  # of SMALL_MODEL
@@ -43,7 +43,7 @@ def build(*overrides: str) -> Decoder:
 def largest_difference(model: Decoder) -> float:
     """Return the largest difference from the uncached logits, for a prompt and up to 4L tokens."""
     length = min(4 * TRAIN_LENGTH, model.encoding.max_length() or 4 * TRAIN_LENGTH)
-    tokens, sequence, largest, start = random_tokens(length), GrowingSequence(model), 0.0, 0
+    tokens, sequence, largest, start = random_tokens(length), IncrementalDecoder(model), 0.0, 0
     ends = {5, 6, TRAIN_LENGTH + 1, TRAIN_LENGTH + 2, length - 1, length}
     for end in sorted(end for end in ends if end <= length):
         logits = sequence.append(tokens[:, start:end])

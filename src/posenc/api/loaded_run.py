@@ -75,8 +75,8 @@ class LoadedRun:
     def score(self, text: str) -> Tensor:
         """Return the log-probability of each token of a text in nats, float32 [T] on the CPU.
 
-        T is `len(run.tokenizer.encode(text))`. The tokens are one window, which may be longer than
-        the training length; as at the start of a split, the end-of-document token precedes the
+        T is `len(run.tokenizer.encode(text))`. The tokens form one window, which may be longer
+        than the training length; as at the start of a split, the end-of-document token precedes the
         first one. Raises ConfigError for a text without tokens, and for one that is longer than the
         encoding supports.
         """

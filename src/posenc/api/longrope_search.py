@@ -232,7 +232,10 @@ def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -
 
 
 def _longrope_overrides(config: DictConfig, factors: Factors) -> list[str] | None:
-    """Return overrides for `encoding=longrope` with these factors; None without plain RoPE."""
+    """Return overrides for `encoding=longrope` with these factors.
+
+    Returns None if the run does not use plain RoPE.
+    """
     encoding = config.encoding
     if config.choices.encoding != "rope" or encoding.get("rotary_fraction") != 1:
         return None

@@ -17,7 +17,7 @@ from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_remembered
-from posenc.tracking.build_tracker import forget_unknown_destination
+from posenc.tracking.build_tracker import reset_untrusted_destination
 
 
 def run_config(
@@ -26,18 +26,19 @@ def run_config(
     """Return the configuration of a run; `modules` are the modules outside posenc it may import.
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
-    importing a module runs its code. A module is added if the user has trained with everything in
-    it that the configuration names. For the same reason, the W&B mode `online` or an entity is kept
-    only if the user has trained with it on this machine, and `cache_dir` only if it has the run's
-    corpus. Raises ConfigError if the run's encoding needs another module that exists in the current
-    folder; `trust_hint` returns the command or call that trusts a list of modules.
+    importing a module runs its code. A module is added if the user has already trained with all
+    of its classes and functions that the configuration uses. For the same reason, the W&B mode
+    `online` or an entity is kept only if the user has trained with it on this machine, and
+    `cache_dir` only if it has the run's corpus. Raises ConfigError if the run's encoding needs
+    another module that exists in the current folder; `trust_hint` returns the command or call that
+    trusts a list of modules.
     """
     values = run.config_dict()
     unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}
-    needed = trusted_modules(values)  # `modules` of a saved configuration are empty
+    needed = trusted_modules(values)  # `modules` is empty in a saved configuration
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
-    forget_unknown_destination(config)
+    reset_untrusted_destination(config)
     if not (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file():
         # The run was moved, or its cache_dir is a folder that the command should not write to.
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")

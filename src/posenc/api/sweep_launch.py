@@ -62,7 +62,7 @@ def compose_training(
 
 
 def _jobs_with_new_overrides(jobs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return the jobs that have an override which no earlier job has, at most MAX_CHECKED_FIRST."""
+    """Return up to MAX_CHECKED_FIRST jobs, each with an override that no earlier job has."""
     seen: set[str] = set()
     chosen = []
     for job in jobs:
@@ -116,7 +116,7 @@ def launch_training(
         if planned.kept_settings:
             keys = ", ".join(planned.kept_settings)
             sweep.launcher.console.print(
-                f"{planned.name} keeps the values of {keys} with which it was started"
+                f"{planned.name} keeps the values of {keys} that it was started with"
             )
     if to_launch:
         finished = sum(status.state == "finished" for status in before.values())

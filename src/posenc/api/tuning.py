@@ -37,7 +37,7 @@ class Trial:
 
 @dataclass
 class Search:
-    """The trials of one job, which is a list of overrides; `validation` has its settings."""
+    """The trials of one job (a list of overrides); `validation` has its validation settings."""
 
     job: Sequence[str]
     study: Any
@@ -101,8 +101,8 @@ def _run_round(
     for search, planned in zip(searches, planned_runs, strict=True):
         if not planned.problem and planned.run.config_dict()["validation"] != search.validation:
             raise ConfigError(
-                f"{planned.run.path} was started with other validation settings, so that its loss"
-                f" cannot be compared with that of new trials; use a different name=..."
+                f"{planned.run.path} was started with other validation settings, so its loss"
+                f" cannot be compared with those of new trials; use a different name=..."
             )
     _, statuses = launch_training(sweep, planned_runs)
     if any(status.state not in ("finished", "failed") for status in statuses.values()):

@@ -1,4 +1,4 @@
-"""Triton kernel of `bias_gradient`. On a CPU, it runs in the interpreter (TRITON_INTERPRET=1)."""
+"""Triton kernel for `bias_gradient`. On a CPU, it runs in the interpreter (TRITON_INTERPRET=1)."""
 
 from typing import Any
 

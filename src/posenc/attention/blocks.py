@@ -3,7 +3,7 @@
 In evaluation, only the scores of one block are in memory at once, so memory is O(rows x T). In
 training, the biases of all blocks are kept for the backward pass; if they would take too much
 memory, they are recomputed. Layers with the same encoding share the kept biases if these are the
-same for all sequences of the batch. Scores and weights are always recomputed, unless hooks of the
+same for all sequences in the batch. Scores and weights are always recomputed, unless hooks of the
 encoding need them (`needs_scores`); then they are kept or recomputed like the biases.
 
 `BlockAttention` handles what PyTorch's fused attention does not support: a sink, a learnable
@@ -162,9 +162,9 @@ def unmasked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys
 
 
 def _with_width(v: Tensor, width: int) -> Tensor:
-    """Return v with zeros appended to its channels.
+    """Return v, zero-padded to `width` channels.
 
-    `pad` copies even if nothing is appended, and autograd would save the copies of all blocks.
+    `pad` copies even if there is nothing to pad, and autograd would save the copies of all blocks.
     """
     return v if v.shape[-1] == width else pad(v, (0, width - v.shape[-1]))
 

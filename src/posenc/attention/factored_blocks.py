@@ -205,9 +205,9 @@ def rectangle_bias(
     constant = first - key_factors[:, :, rows]
     if query_factors is None:
         by_key, by_row = relative[..., 0].to(dtype), constant[..., 0].to(dtype)
-        bias = without_negligible(by_key, by_row, threshold)[:, :, None]
+        bias = mask_negligible(by_key, by_row, threshold)[:, :, None]
         bias = bias.expand(-1, -1, by_row.shape[-1], -1)
-        return bias, without_negligible(by_row, by_key, threshold)
+        return bias, mask_negligible(by_row, by_key, threshold)
     query = query_factors[:, :, rows]
     # Large terms of different columns may cancel and lose precision. Relative to the first row,
     # the query factors are small, and so are these terms.
@@ -217,7 +217,7 @@ def rectangle_bias(
     return bias, (query * constant).sum(-1).to(dtype)
 
 
-def without_negligible(terms: Tensor, others: Tensor, threshold: Tensor) -> Tensor:
+def mask_negligible(terms: Tensor, others: Tensor, threshold: Tensor) -> Tensor:
     """Return `terms` [B, H, N], lowered where the sums with all `others` are below `threshold`.
 
     The lowered sums are at most MASKED_BIAS.

@@ -55,8 +55,8 @@ class FactorGradients:
         self.crossing_sums = pad(torch.zeros_like(key_factors), (0, 0, 0, 1))
         self.grad_query_factors = None if query_factors is None else torch.zeros_like(query_factors)
         self.scale, self.width, self.rank = scale, q.shape[-1], key_factors.shape[-1]
-        # Each range of extra columns has values in either q or k; the gradient of the same columns
-        # of the other is a sum of dS.
+        # Each range of extra columns is filled in only one of q and k. In the other it is 0, and
+        # the gradient of these zeros is a sum of dS.
         starts = list(accumulate([self.rank, 1, self.rank], initial=self.width))
         self.by_key_columns, self.row_sum_column, self.by_query_columns = map(
             slice, starts, starts[1:]

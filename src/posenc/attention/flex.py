@@ -1,6 +1,6 @@
 """Compiled FlexAttention on a CUDA GPU, with an optional window, sink and bias.
 
-A bias is of one of three kinds:
+There are three kinds of bias:
 
 Formula    The encoding defines its bias by a formula (`FormulaBias`), and no gradient of the
            coefficients is needed: the kernel evaluates the formula for each score.

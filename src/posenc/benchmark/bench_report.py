@@ -32,8 +32,8 @@ NOTE = (
     " first row in the same table, computed within each round; the table shows its median and"
     " range over the rounds. peak MB is the extra peak memory of the pass, measured in a separate"
     " process, excluding weights, optimizer state and, on a CPU, gradients. utilization is the"
-    " FLOP/s of the pass divided by those of a matrix product timed in the same rounds; how FLOPs"
-    " are counted is explained in posenc/model/flops.py."
+    " FLOP/s of the pass divided by the FLOP/s of a matrix multiplication timed in the same rounds;"
+    " posenc/model/flops.py explains how FLOPs are counted."
 )
 DEFAULT_QUESTION = "How much time and memory does each positional encoding take?"
 

@@ -45,5 +45,5 @@ def check_bench_settings(config: DictConfig) -> None:
     passes = list(config.passes)
     if not passes or not set(passes) <= set(PASSES) or len(set(passes)) < len(passes):
         raise ConfigError(
-            f"passes={passes} must be one or more different ones of [{','.join(PASSES)}]"
+            f"passes={passes} must list one or more of [{','.join(PASSES)}], without duplicates"
         )

@@ -4,7 +4,7 @@ A request with the key `rounds` asks for times, and any other request for peak m
 are JSON Lines.
 
 All variants are timed in the same process and thus under the same conditions. Each round times
-every variant once, then a matrix product in each precision. Every other round times the variants
+every variant once, then a matmul in each precision. Every other round times the variants
 in reverse order, so that a gradual change in the speed of the machine favors no variant. Peak
 memory is measured in a separate process for each variant, because the peak of a process never
 decreases.
@@ -80,7 +80,7 @@ class BenchmarkedModel:
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield, for each round, the seconds of every variant and of a matrix product per precision.
+    """Yield, for each round, the seconds of every variant and of one matmul per precision.
 
     `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
     of `rounds`.

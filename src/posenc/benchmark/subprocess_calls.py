@@ -58,6 +58,6 @@ def answer_request(handler: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
 
 def _failure_reason(code: int, stderr: str) -> str:
     if code < 0:
-        return f"the measuring subprocess was killed (signal {-code}), possibly out of memory"
+        return f"the measurement process was killed (signal {-code}), possibly out of memory"
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"the measuring subprocess ended with exit code {code}"
+    return lines[-1] if lines else f"the measurement process exited with code {code}"

@@ -164,10 +164,10 @@ def saved_activation_bytes(
     `sequences` is the number of sequences in a micro-batch.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
-    in blocks of rows and all sequences share one bias, only one and two sequences are traced and
-    the result is extrapolated linearly: everything but the bias is proportional to their number,
-    and tracing the many blocks of a large batch takes seconds. Raises DataDependentOutputException
-    if the encoding branches on values.
+    in blocks of rows and all sequences share one bias, only batches of one and of two sequences are
+    traced, and the result is extrapolated linearly: everything but the bias is proportional to the
+    number of sequences, and tracing the many blocks of a large batch takes seconds. Raises
+    DataDependentOutputException if the encoding branches on values.
     """
     encoding = build_encoding(config, list(config.modules))
     device = torch.device("cuda" if gpu else "cpu")
@@ -245,7 +245,7 @@ class _SavedStorages:
 
 
 class _ZeroEmbedding(nn.Module):
-    """An embedding without weights that returns zeros that require a gradient."""
+    """An embedding without weights; returns zeros with requires_grad=True."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -259,8 +259,9 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
     """Return a kernel that uses the given choice for each layer in turn.
 
     The choices were made beforehand because they depend on the values of positions, which fake
-    tensors do not have. Of the layers with the same encoding, each after the first saves as many
-    bytes as the second (the first also saves the tensors they share), so later ones are skipped.
+    tensors do not have. Of the layers with the same encoding, only the first two are run: the
+    first also saves the tensors that they share, and every later one saves as many bytes as the
+    second.
     """
     remaining = iter(choices)
     num_calls: Counter[Hashable] = Counter()

@@ -16,7 +16,7 @@ from posenc.model.device import attention_dtype, check_accelerator, select_devic
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
 
 COLUMN_KEYS = ("encoding", "kernel", "train_length", "passes")
-"""Keys that a benchmark's tables show in columns or titles, and that are not part of a label."""
+"""Keys that labels omit, because a benchmark's tables show them in columns or titles."""
 
 
 @dataclass(frozen=True)

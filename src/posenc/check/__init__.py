@@ -11,7 +11,7 @@ from posenc.check.hook_definitions import parts, raising_line, user_encodings, v
 from posenc.check.hook_values import verify_longer_values, verify_values
 from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import ConfigError, describe_error, one_line
-from posenc.config.user_code import raised_error
+from posenc.config.user_code import user_code_error
 from posenc.encodings.base import Encoding
 
 Property = Callable[[EncodingUnderTest], Result]
@@ -56,7 +56,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything
-        raise raised_error(error, type(encoding), map(type, parts(encoding))) from error
+        raise user_code_error(error, type(encoding), map(type, parts(encoding))) from error
     finally:
         torch.set_num_threads(threads)
 

@@ -83,33 +83,33 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
         for layer in distinct_layers(tested):
             before = layer_outputs(tested, layer, inputs, prefix_length)
             after = layer_outputs(tested, layer, changed, prefix_length)
-            if hook := different_hook(before, after):
+            if hook := first_differing_hook(before, after):
                 if hook != "attention":
                     return hook
                 return _attention_hook(tested.at_layer(layer), name, length, prefix_length)
     return None
 
 
-def _attention_hook(at_layer: Encoding, name: str, length: int, prefix_length: int) -> str:
+def _attention_hook(layer_encoding: Encoding, name: str, length: int, prefix_length: int) -> str:
     """Return the hook through which a prefix depends on later tokens or on their number.
 
     It is none of those in `layer_outputs`, because only the output of attention differs.
     """
-    scores = torch.zeros(1, at_layer.geometry.heads, length, length)
+    scores = torch.zeros(1, layer_encoding.geometry.heads, length, length)
     scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
-    weights = at_layer.normalize(scores)[:, :, :prefix_length]
-    alone = at_layer.normalize(scores[:, :, :prefix_length, :prefix_length])
+    weights = layer_encoding.normalize(scores)[:, :, :prefix_length]
+    alone = layer_encoding.normalize(scores[:, :, :prefix_length, :prefix_length])
     attends_later = weights[..., prefix_length:].abs().max() > TOLERANCE
     depends_on_length = _differ(weights[..., :prefix_length], alone)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
-    return uncompared_hook(at_layer)
+    return uncompared_hook(layer_encoding)
 
 
-def uncompared_hook(at_layer: Encoding) -> str:
+def uncompared_hook(layer_encoding: Encoding) -> str:
     """Return the first hook of a layer that acts on attention, but is not in `layer_outputs`."""
     hooks = ("value_bias", "rotation_index", "mask", "window", "normalize", "sink")
-    return next((hook for hook in hooks if at_layer.overrides(hook)), "window")
+    return next((hook for hook in hooks if layer_encoding.overrides(hook)), "window")
 
 
 def layer_outputs(
@@ -126,24 +126,24 @@ def layer_outputs(
     seed_cpu(seed)
     x, q, k, v, pos = inputs
     outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :prefix_length]}
-    at_layer, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
-    q, k = at_layer.rotate(x, q, k, pos)
+    layer_encoding, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
+    q, k = layer_encoding.rotate(x, q, k, pos)
     outputs["rotate"] = torch.cat([q, k])[:, :, :prefix_length]
     arguments = bias_arguments(q.shape[1], pos, tokens, tokens, q.dtype)
     biases = {
-        "bias": at_layer.bias(*arguments),
-        "content_bias": at_layer.content_bias(x, q, k, *arguments[1:]),
+        "bias": layer_encoding.bias(*arguments),
+        "content_bias": layer_encoding.content_bias(x, q, k, *arguments[1:]),
     }
     scores_shape = (*q.shape[:3], q.shape[2])
     for hook, bias in biases.items():
         outputs[hook] = (
             None if bias is None else bias.expand(scores_shape)[..., :prefix_length, :prefix_length]
         )
-    attention = reference.attend(at_layer, x, q, k, v, pos)[:, :, :prefix_length]
+    attention = reference.attend(layer_encoding, x, q, k, v, pos)[:, :, :prefix_length]
     return {**outputs, "attention": attention}
 
 
-def different_hook(
+def first_differing_hook(
     outputs: Mapping[str, Tensor | None], others: Mapping[str, Tensor | None]
 ) -> str | None:
     """Return the first hook whose `layer_outputs` differ, or None.

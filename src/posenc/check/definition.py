@@ -50,7 +50,7 @@ def has_description(under_test: EncodingUnderTest) -> Result:
 
 
 def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
-    """the YAML repeats no model hyperparameter"""
+    """the YAML does not repeat model hyperparameters"""
     settings = walk(OmegaConf.to_container(under_test.config.encoding))
     keys = sorted(MODEL_HYPERPARAMETERS & {path.rpartition(".")[2] for path, _ in settings})
     if keys:
@@ -92,6 +92,6 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
 
 
 def is_reproducible(under_test: EncodingUnderTest) -> Result:
-    """outputs depend on inputs and saved state"""
+    """outputs depend only on inputs and saved state"""
     verify_reproducibility(under_test.build_encoding({}))
     return passed("not on random numbers, other sequences or the number of queries")

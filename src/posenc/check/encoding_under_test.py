@@ -58,7 +58,8 @@ def compare_with_declaration(holds: bool, evidence: str, limitation: str | None)
     if limitation is None:
         return passed(evidence) if holds else failed(evidence)
     if holds:
-        return failed(f"declared as a limitation ({limitation}), but it holds: {evidence}")
+        declared = f"declared as a limitation ({limitation})"
+        return failed(f"{declared}, but the property holds: {evidence}")
     return known_limitation(limitation, evidence)
 
 

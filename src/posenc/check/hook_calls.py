@@ -55,8 +55,8 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dic
     seed_cpu(SEED)
     encoding.eval()
     outputs = {"embed": encoding.embed(inputs.x, inputs.pos)}
-    at_layer = encoding.at_layer(layer)
-    outputs["rotate"], outputs["rotate (keys)"] = at_layer.rotate(
+    layer_encoding = encoding.at_layer(layer)
+    outputs["rotate"], outputs["rotate (keys)"] = layer_encoding.rotate(
         inputs.x, inputs.q, inputs.k, inputs.pos
     )
     shape = outputs["rotate"].shape
@@ -64,15 +64,16 @@ def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dic
     keys = slice(0, shape[-2])
     rows = slice(max(0, keys.stop - NUM_QUERIES), keys.stop)
     with torch.autocast("cpu", enabled=False):
-        masked_out = ~visible_keys(at_layer, rows, keys, inputs.x.device)
-        bias = score_bias(at_layer, inputs.x, q, k, inputs.pos, rows, keys)
+        masked_out = ~visible_keys(layer_encoding, rows, keys, inputs.x.device)
+        bias = score_bias(layer_encoding, inputs.x, q, k, inputs.pos, rows, keys)
         if bias is not None:
             outputs["bias"] = bias.masked_fill(masked_out, 0)
         dtype = score_dtype(q.dtype)
         scores = (q[:, :, rows].to(dtype) @ k.to(dtype).mT).masked_fill(masked_out, -torch.inf)
         pos_q, pos_k = positions_at(inputs.pos, rows), positions_at(inputs.pos, keys)
         distance = pairwise_distances(pos_q, pos_k, dtype)
-        value_bias = at_layer.value_bias(attention_weights(at_layer, scores), distance)
+        weights = attention_weights(layer_encoding, scores)
+        value_bias = layer_encoding.value_bias(weights, distance)
     return outputs if value_bias is None else {**outputs, "value_bias": value_bias}
 
 

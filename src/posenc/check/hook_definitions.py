@@ -23,7 +23,7 @@ MIN_SIMILARITY = 0.75
 
 
 def verify_definitions(encoding: Encoding) -> None:
-    """Raise ConfigError for a misspelled or hidden hook, a wrong signature or no hook at all.
+    """Raise ConfigError for a misspelled or shadowed hook, a wrong signature or no hook at all.
 
     Also raises ConfigError for learnable tensors that are not registered.
     """
@@ -38,7 +38,7 @@ def verify_definitions(encoding: Encoding) -> None:
             if hook in vars(part):
                 raise ConfigError(
                     f"{definition_location(definition)}: {definition.__name__} sets self.{hook},"
-                    f" which hides the hook of that name; rename the attribute"
+                    f" which shadows the hook of that name; rename the attribute"
                 )
     if equals_nope(encoding) and type(encoding) not in (Encoding, NoPE):
         raise ConfigError(

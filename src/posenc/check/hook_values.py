@@ -93,8 +93,9 @@ def _verify_effect(encoding: Encoding) -> None:
         return
     inputs, tested = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
     for layer in distinct_layers(tested):
-        at_layer = tested.at_layer(layer)
-        outputs = at_layer.window(), at_layer.sink(), at_layer.mask(*_token_indices(inputs))
+        layer_encoding = tested.at_layer(layer)
+        mask = layer_encoding.mask(*_token_indices(inputs))
+        outputs = layer_encoding.window(), layer_encoding.sink(), mask
         if any(output is not None for output in outputs):
             return
         if {"bias", "value_bias"} & hook_outputs(tested, layer, inputs).keys():

@@ -94,9 +94,9 @@ def _gradients_match(
     def attend(*_: Tensor) -> Tensor:  # gradcheck perturbs the leaves in place
         seed_cpu(SEED)
         embedded = encoding.embed(x, pos)
-        at_layer = encoding.at_layer(layer)
-        rotated = at_layer.rotate(embedded, q, k, pos)
-        out = reference.attend(at_layer, embedded, *rotated, v, pos)
+        layer_encoding = encoding.at_layer(layer)
+        rotated = layer_encoding.rotate(embedded, q, k, pos)
+        out = reference.attend(layer_encoding, embedded, *rotated, v, pos)
         return torch.cat([out.sum(dim=(1, 2)).flatten(), embedded.sum()[None]])
 
     return torch.autograd.gradcheck(

@@ -5,7 +5,7 @@ import copy
 import torch
 
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.causality import different_hook, layer_outputs, uncompared_hook
+from posenc.check.causality import first_differing_hook, layer_outputs, uncompared_hook
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
@@ -20,11 +20,11 @@ TOLERANCE = 1e-4  # in float32
 
 @torch.no_grad()
 def verify_reproducibility(encoding: Encoding) -> None:
-    """Raise ConfigError if saved weights and the same inputs can give other outputs.
+    """Raise ConfigError if saved weights and the same inputs can give different outputs.
 
-    A copy that loads its state must have the same outputs. In evaluation, these must not depend on
-    random numbers or on other sequences of the batch, nor biases on the block of queries and keys
-    that is computed.
+    A copy that loads its state must have the same outputs. In evaluation, outputs must not depend
+    on random numbers or on other sequences in the batch, and a bias must not depend on which other
+    queries and keys it is computed with.
     """
     with torch.random.fork_rng(devices=[]):
         _verify_saved_state(encoding)
@@ -62,11 +62,11 @@ def _verify_saved_state(encoding: Encoding) -> None:
     loaded.load_state_dict(state, strict=True)
     for layer in distinct_layers(trained.eval()):
         outputs = layer_outputs(trained, layer, inputs)
-        if hook := different_hook(outputs, layer_outputs(loaded.eval(), layer, inputs)):
+        if hook := first_differing_hook(outputs, layer_outputs(loaded.eval(), layer, inputs)):
             raise _hook_error(
                 trained,
                 hook,
-                "depends on state that training changes, but that is not saved; keep it in"
+                "depends on state that changes in training but is not saved; keep it in"
                 " parameters, buffers (self.register_buffer) or get_extra_state",
             )
 
@@ -77,7 +77,7 @@ def _verify_randomness(encoding: Encoding, layer: int, inputs: AttentionInputs) 
     positions = [call_hook(encoding, "positions", *arguments) for _ in range(2)]
     hook = None if torch.equal(*positions) else "positions"
     outputs, others = (layer_outputs(encoding, layer, inputs, seed=seed) for seed in (1, 2))
-    if hook := hook or different_hook(outputs, others):
+    if hook := hook or first_differing_hook(outputs, others):
         problem = "depends on random numbers in evaluation; draw them only if self.training is true"
         raise _hook_error(encoding, hook, problem)
 
@@ -92,8 +92,8 @@ def _verify_batch(encoding: Encoding, layer: int, inputs: AttentionInputs) -> No
             for hook, output in together.items()
         }
         alone = layer_outputs(encoding, layer, AttentionInputs(x, q, k, v, inputs.pos))
-        if hook := different_hook(outputs, alone):
-            problem = "has other values for a sequence if the batch has other sequences"
+        if hook := first_differing_hook(outputs, alone):
+            problem = "returns different values for a sequence if other sequences are in its batch"
             raise _hook_error(encoding, hook, problem)
 
 
@@ -113,8 +113,8 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
             raise hook_error(
                 encoding,
                 "bias",
-                "gives a query and a key another value if it is called for other queries and keys,"
-                " too; use only their own head, distance and position",
+                "returns a different value for a query and a key if it is called with other"
+                " queries and keys as well; use only their own head, distance and position",
             )
 
 

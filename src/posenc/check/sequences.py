@@ -76,7 +76,7 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 
 @torch.no_grad()
 def any_length(under_test: EncodingUnderTest) -> Result:
-    """8x the training length is encoded or rejected"""
+    """8x the training length works or is rejected"""
     model = under_test.configured_model
     test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
@@ -134,7 +134,7 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
 
 
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
-    """Return those of SHIFTS that the maximum length allows.
+    """Return the shifts in SHIFTS that the maximum length allows.
 
     If it allows none of them, return the largest shift that it allows, or the one that moves the
     first position to 0.

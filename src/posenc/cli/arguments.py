@@ -15,7 +15,7 @@ FOLDER_KEYS = ("experiment", "size", "name", "outputs_dir")
 FILTER_KEYS = ("encoding", "train_length", "seed")
 """Keys that select runs of an experiment."""
 SELECTION_KEYS = dict.fromkeys(("report", "status"), ("run", *FILTER_KEYS))
-"""Command on an experiment -> the keys that select some of its runs."""
+"""Command -> the keys that select some runs of its experiment."""
 CFG = "--cfg"
 FLAGS = {
     "train": (CFG,),

@@ -29,7 +29,7 @@ SMALL_MODEL = (
     "model.norm=rms_norm",
     "train_length=24",
 )
-"""Overrides of the training config with which checking one encoding takes a second or two.
+"""Overrides of the training config that let one encoding be checked in a second or two.
 
 There are four layers, because many encodings that differ by layer do so in every fourth layer. The
 model has RMS norms, because a layer norm would cancel a value that is the same in every channel.
@@ -73,7 +73,7 @@ def _encoding_under_test(
 
 
 def _check_one(encoding: "EncodingUnderTest", console: Console) -> bool:
-    """Print a table of the results of all properties; return whether no property fails."""
+    """Print a table of the results of all properties; return True if none fails."""
     from posenc.check import check, description
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
@@ -95,7 +95,7 @@ def _check_one(encoding: "EncodingUnderTest", console: Console) -> bool:
 def _check_briefly(
     name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
 ) -> bool:
-    """Print one line for an encoding and one per failure or hint; return whether none failed."""
+    """Print one line for an encoding and one per failure or hint; return True if none failed."""
     from posenc.check import check, description
 
     try:

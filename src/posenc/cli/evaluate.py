@@ -79,8 +79,8 @@ def _build_evaluation(
 ) -> "Evaluation":
     """Validate and return an evaluation.
 
-    `modules` and `data` count only if they are set on the command line, because `--config-dir` may
-    be a folder in an untrusted run, such as the one that `posenc search-factors` writes.
+    `modules` and `data` are used only if they are set on the command line, because `--config-dir`
+    may be a folder in an untrusted run, such as the one that `posenc search-factors` writes.
     """
     from posenc.api.run_evaluation import build_evaluation
     from posenc.api.saved_run import run_config

@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
     """
     keys = {root_key(override) for override in arguments.overrides}
     inspects_run = bool(keys & {"run", "experiment"}) or (
-        "name" in keys and ("encoding" not in keys or _filters_runs(arguments))
+        "name" in keys and ("encoding" not in keys or _may_select_runs(arguments))
     )
     if inspects_run:
         arguments = select_one_run(arguments)
@@ -59,7 +59,7 @@ def run(arguments: Arguments) -> int:
     return _inspect_encodings(arguments)
 
 
-def _filters_runs(arguments: Arguments) -> bool:
+def _may_select_runs(arguments: Arguments) -> bool:
     """Whether `name` is a folder with runs, and all other keys can apply to runs."""
     keys = {override_key(override) for override in arguments.overrides}
     if not keys <= {*FOLDER_KEYS, *FILTER_KEYS, *COMMON_KEYS, *RUN_KEYS}:

@@ -12,6 +12,6 @@ def run(arguments: Arguments) -> int:
     folder, select = select_in_folder(arguments)
     from posenc.report.write_report import write_report  # a slow import, after the check
 
-    gc.disable()  # collections take 7% of the time of a large report and free hardly anything
+    gc.disable()  # garbage collection takes 7% of a large report's time and frees hardly anything
     write_report(folder, Console(), strict=strict, full=full, select=select)
     return 0

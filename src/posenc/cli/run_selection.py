@@ -50,7 +50,7 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     if not matches:
         names = [run.name for run in runs]
         listed = join_first(names) if names else "none"
-        raise ConfigError(f"run={path}: no run of {folder} has this prefix (its runs: {listed})")
+        raise ConfigError(f"run={path}: no run in {folder} has this prefix (its runs: {listed})")
     return (exact or matches)[0]
 
 

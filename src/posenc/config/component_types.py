@@ -142,7 +142,7 @@ def import_target(
         imported = _import(path)
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
         missing = isinstance(error, ModuleNotFoundError) and error.name == path.partition(".")[0]
-        hint = "; run the command in the folder of the module, or install it" if missing else ""
+        hint = "; run the command from the module's folder, or install it" if missing else ""
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}{hint}"
             f"{import_location(error)}"

@@ -68,9 +68,9 @@ def _pickled_composition(
 
 
 def _without_hydra(config: DictConfig) -> DictConfig:
-    without = OmegaConf.masked_copy(config, [name for name in config if name != "hydra"])
-    OmegaConf.set_struct(without, True)  # unknown keys are errors, as in Hydra's composition
-    return without
+    stripped = OmegaConf.masked_copy(config, [name for name in config if name != "hydra"])
+    OmegaConf.set_struct(stripped, True)  # unknown keys are errors, as in Hydra's composition
+    return stripped
 
 
 def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]) -> DictConfig:
@@ -88,7 +88,7 @@ def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
         except MissingConfigException as error:
             raise _unknown_option(error, config_dirs) from None
         except ConfigCompositionException as error:
-            composition_error = error  # handled below: _unknown_key composes in its own context
+            composition_error = error  # handled below, because _unknown_key calls Hydra again
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
         except RecursionError:

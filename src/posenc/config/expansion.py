@@ -15,7 +15,10 @@ from posenc.config.errors import ConfigError
 from posenc.config.values import walk
 
 MAX_VALUES = 100_000
-"""The maximum number of expanded values; more take minutes. No experiment has a tenth of that."""
+"""The maximum number of expanded values; more would take minutes.
+
+No experiment has even a tenth of that.
+"""
 REFERENCE = re.compile(r"\$\{\s*(\.*)([^{}:]*?)\s*\}")
 """An interpolation such as `${seed}`; a relative one has leading dots, as in `${.width}`."""
 
@@ -46,12 +49,12 @@ def check_interpolations(config: DictConfig) -> None:
     if size > MAX_VALUES:
         raise ConfigError(
             f"the interpolations expand to more than {MAX_VALUES:,} values, or refer to themselves;"
-            f" use fewer ${{...}} that refer to others"
+            f" use fewer ${{...}} that refer to other interpolations"
         )
 
 
 def _children(key: str, nodes: dict[str, Any]) -> Iterator[str]:
-    """Yield the keys of the items in a container, or those that a string's interpolations name."""
+    """Yield the keys of a container's items, or those that a string's interpolations refer to."""
     value = nodes[key]
     if isinstance(value, dict | list):
         for name in value if isinstance(value, dict) else range(len(value)):

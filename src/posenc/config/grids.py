@@ -59,7 +59,7 @@ def compose_sweep(
     config = compose(command, sweep_overrides(overrides), config_dirs, with_hydra=True)
     check_settings(config, {k: t for k, t in SWEEP_TYPES.items() if k.split(".")[0] in config})
     if config.get("debug") and any(override_key(override) == "name" for override in overrides):
-        raise ConfigError("name= cannot be combined with debug=, whose runs have the name debug")
+        raise ConfigError("name= cannot be combined with debug=; debug runs always have name=debug")
     return config
 
 

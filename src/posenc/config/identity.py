@@ -37,7 +37,7 @@ DIGEST_FIELDS = (
     "tokenizer",
     "planned",
 )
-"""The settings in the digest that planning saves: the identity settings and those of reports."""
+"""The settings in the digest that planning saves: those that the identity and the reports use."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings whose custom classes and functions contribute their source code to the identity."""
 

@@ -106,7 +106,10 @@ def override_key(override: str) -> str:
 
 
 def positive_integer(key: str, text: str, limit: int) -> int:
-    """Return the value of a command's own key; raises ConfigError unless it is below `limit`."""
+    """Parse the value of a key that is not in the config.
+
+    Raises ConfigError unless it is positive and below `limit`.
+    """
     if not re.fullmatch("[0-9]{1,18}", text) or not 0 < int(text) < limit:
         raise ConfigError(f"{key}={text} must be a positive integer below {limit:,}")
     return int(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 OUTPUTS = Path("outputs")
-"""The default of outputs_dir, in which runs and experiments are found by name."""
+"""The default of outputs_dir, where runs and experiments are looked up by name."""
 SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 
 

@@ -46,7 +46,7 @@ def load_yaml(text: str) -> Any:
     """
     sections = SECTION.findall(text)
     if "".join(sections) == text:
-        with suppress(yaml.YAMLError):  # a value spans sections, or _load reports the error
+        with suppress(yaml.YAMLError):  # _load reads values that span sections, and reports errors
             values = [pickle.loads(_pickled_section(section)) for section in sections]
             keys = {key for value in values for key in value}
             if len(keys) == len(sections):

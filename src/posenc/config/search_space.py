@@ -14,7 +14,7 @@ EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
 class Interval(NamedTuple):
-    """The values of a key from `low` to `high`, both included; `log` means a logarithmic scale."""
+    """The values of a key from `low` to `high`, inclusive; `log` means a logarithmic scale."""
 
     key: str
     low: float
@@ -51,7 +51,7 @@ def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]
             others.append(str(override.input_line))
     keys = {interval.key for interval in intervals}
     if repeated := [word for word in others if override_key(word) in keys]:
-        raise ConfigError(f"{repeated[0]}: the same key has an interval; set one of them")
+        raise ConfigError(f"{repeated[0]}: this key also has an interval; set only one of the two")
     return intervals, others
 
 

@@ -145,7 +145,7 @@ def _value_problem(key: str, last: str, value: Any) -> str | None:
     if last == "_partial_" and not isinstance(value, bool):
         return f"={value!r} must be true or false"
     if isinstance(value, dict) and len({isinstance(name, str) for name in value}) > 1:
-        return f"={value!r} has strings and numbers as keys; use only one of them"
+        return f"={value!r} has both strings and numbers as keys; use only one kind"
     return None
 
 
@@ -186,7 +186,7 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     if too_long := [value for value in lengths if not value < MAX_EVALUATION_LENGTH + 1]:
         raise ConfigError(
             f"evaluation length {too_long[0]:.6g} must be at most {MAX_EVALUATION_LENGTH:,} tokens,"
-            f" because a window is evaluated in one piece"
+            f" because each window is evaluated in a single forward pass"
         )
     lengths = [round(value) for value in lengths]
     if not lengths or min(lengths) < 1:

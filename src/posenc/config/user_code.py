@@ -35,7 +35,7 @@ def error_location(error: BaseException, definitions: Iterable[Callable[..., Any
     return None
 
 
-def raised_error(
+def user_code_error(
     error: BaseException,
     definition: Callable[..., Any],
     parts: Iterable[Callable[..., Any]] = (),

@@ -49,7 +49,7 @@ def source_hashes(target: Any) -> Mapping[str, str]:
 
 
 def _references(module: str, source: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield what a definition in `module` refers to: its module, its name there and its value."""
+    """Yield the module, name and value of each object that a definition in `module` refers to."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # there is no source, or it is part of a longer expression
@@ -71,7 +71,7 @@ def _references(module: str, source: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def _imports(tree: ast.AST, module: str) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield what a part of a module imports: its module, its name there, its name here, itself."""
+    """Yield the origin, original name, local name and value of each import in part of a module."""
     package = getattr(sys.modules.get(module), "__package__", None)
     for node in ast.walk(tree):
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else []:
@@ -105,8 +105,8 @@ def _module(node: ast.expr, names: dict[str, Any]) -> ModuleType | None:
 def _definition(value: Any) -> tuple[str, str] | None:
     """Return the module and the qualified name of a class or function.
 
-    Returns None for other objects, and for functions without a statement of their own at the top
-    level of a module or class, such as lambdas.
+    Returns None for other objects, for lambdas, and for functions and classes that are defined
+    inside a function.
     """
     value = _without_cache(value)
     is_definition = inspect.isclass(value) or inspect.isfunction(value)
@@ -120,7 +120,7 @@ def _without_cache(value: Any) -> Any:
 
 
 def _is_library(path: str, package: str) -> bool:
-    """Whether a path is in posenc, the standard library or an installed package, not `package`."""
+    """Whether a path is in posenc, the stdlib or an installed package other than `package`."""
     top_level = path.partition(".")[0]
     if top_level == package:
         return False
@@ -143,7 +143,7 @@ def _source(value: Any, module: str, name: str) -> str | None:
 
 
 def _assignments(module: str, name: str) -> str | None:
-    """Return the statements of a module that assign or import a global name; None without any."""
+    """Return the statements of a module that assign or import a global name, or None."""
     source = inspect.getsource(sys.modules[module])
     pending, segments = list[ast.AST](ast.parse(source).body), []
     while pending:
@@ -162,7 +162,7 @@ def _is_assigned(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _constant_text(value: Any) -> str | None:
-    """Return the same text for equal constants in every process, or None for other objects."""
+    """Return a constant as text that is the same in every process, or None for other objects."""
     if value is None or isinstance(value, int | float | complex | str | bytes):
         return repr(value)
     if isinstance(value, dict):

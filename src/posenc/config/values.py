@@ -53,7 +53,7 @@ def _is_list_of(value: Any, types: Sequence[Any]) -> bool:
 
 
 def canonical(value: Any) -> Any:
-    """Return `value` with integral floats as ints, so that 5e6 and 5000000 name the same run."""
+    """Return `value` with integral floats as ints, so that 5e6 and 5000000 give the same run."""
     if isinstance(value, dict):
         return {key: canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

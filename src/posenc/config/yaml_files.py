@@ -16,8 +16,8 @@ def check_config_dir(folder: Path) -> Path:
     """Check a folder and the YAML files in its config groups, and return it.
 
     Raises ConfigError if it is not a folder, or if a file is not UTF-8 or not YAML, is nested too
-    deeply, has too many values once its aliases are expanded, or differs from a file of posenc with
-    the same name, which would be used in its place.
+    deeply, has too many values once its aliases are expanded, or differs from posenc's file of the
+    same name, which would be used in its place.
     """
     if not folder.is_dir():
         raise ConfigError(f"--config-dir {folder} is not a folder; use a folder with YAML files")
@@ -34,7 +34,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
-    """Check folders of YAML files like `check_config_dir`, and return them.
+    """Check folders of YAML files as `check_config_dir` does, and return them.
 
     Also raises ConfigError if two of them have different files of the same name, of which only the
     first would be used.
@@ -49,7 +49,7 @@ def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
 
 
 def _problem(file: Path, original: Path) -> str | None:
-    """Return what is wrong with a file; `original` is the file of posenc with the same name."""
+    """Return what is wrong with a file; `original` is posenc's file of the same name."""
     if original.is_file() and file.is_file() and original.read_bytes() != file.read_bytes():
         return f"has the same name as {original}, which is used instead; rename it"
     return content_problem(file)

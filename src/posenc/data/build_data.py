@@ -96,8 +96,8 @@ def evaluation_data(
         return TaskData(task, tokenizer)
     if source.symbols != tokenizer.symbols:
         raise ConfigError(
-            f"data: the task '{source.name}' has {len(source.symbols)} symbols, but the run was"
-            f" trained on {len(tokenizer.symbols)}, and they differ; use the same task parameters"
-            " as in training"
+            f"data: the task '{source.name}' has {len(source.symbols)} symbols, which differ from"
+            f" the {len(tokenizer.symbols)} symbols that the run was trained on; use the same task"
+            " parameters as in training"
         )
     return TaskData(source, tokenizer)

@@ -1,4 +1,4 @@
-"""Files of documents: .txt (one document per file), .jsonl and .parquet (one per row)."""
+"""Document files: .txt (one document per file), .jsonl and .parquet (one per row)."""
 
 import json
 from abc import ABC, abstractmethod
@@ -40,7 +40,8 @@ class DocumentFile(ABC):
         """Raise ConfigError if the file has changed since `content_key` was computed."""
         if self._read_state() != self._state:
             raise ConfigError(
-                f"{self.label} changed while it was read; rerun the command when it is complete"
+                f"{self.label} changed while it was being read; rerun the command once the file is"
+                " complete"
             )
 
     def _read_state(self) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ class HubCorpus(Corpus):
     kept in the `huggingface_hub` cache (HF_HOME); later runs need no network access.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
-    that matches this regular expression starts a new document. If one of the fractions is set,
+    that matches this regular expression starts a new document. If either fraction is set,
     the validation and test splits are taken from the train split: documents are assigned by their
     hashes, or cut into three parts if there are fewer than 200. Raises ConfigError if the revision
     is not a commit.
@@ -52,8 +52,8 @@ class HubCorpus(Corpus):
             raise ConfigError(f"data=hub needs a dataset: set {' and '.join(missing)}")
         if not _COMMIT.fullmatch(revision):
             raise ConfigError(
-                f"data.revision: '{revision}' can change; use a full commit hash (40 hexadecimal"
-                " digits)"
+                f"data.revision: '{revision}' is not a full commit hash (40 lowercase hexadecimal"
+                " digits); branches and tags can change"
             )
         self.path, self.config_name, self.revision, self.column = path, name, revision, column
         self.document_start, self.vocab_size = document_start, vocab_size
@@ -85,7 +85,7 @@ class HubCorpus(Corpus):
         return json_digest([self.digest(), split])
 
     def digest(self) -> str:
-        """Return a hash of the commit and the settings, which needs no download."""
+        """Return a hash of the commit and the settings; this needs no download."""
         values: list[Any] = [self.path, self.config_name, self.revision, self.column]
         values.append(self.document_start)
         if self._custom_folder is not None or self._fractions is not None:
@@ -181,7 +181,7 @@ class HubCorpus(Corpus):
 def _missing_shards(folder: Path) -> list[str]:
     """Return the missing shards of files that are named `...-00000-of-00002...`.
 
-    An interrupted download leaves incomplete sets, which `huggingface_hub` does not always notice.
+    An interrupted download can leave a set incomplete, which `huggingface_hub` may not detect.
     """
     files = {file.relative_to(folder).as_posix() for file in folder.rglob("*")}
     expected = {

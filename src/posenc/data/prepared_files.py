@@ -2,8 +2,8 @@
 
 `meta.json` has the SHA-256 of every other file and a digest of its own contents. Reading a large
 corpus takes time, so the files are verified once per machine, and again when a file's size or
-timestamps have changed; `.verified-<machine>.json` in the corpus's folder records their verified
-state.
+timestamps have changed; `.verified-<machine>.json` in the corpus's folder records the sizes and
+timestamps of the verified files.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ META_TYPES: dict[str, Any] = {
 }
 """The keys of `meta.json` other than its own digest, and their types."""
 MAX_TOKENIZER_BYTES = 2**30
-"""The maximum size of a file other than the token files, whose exact sizes `meta.json` implies."""
+"""The maximum size of any file except the token files; `meta.json` implies their exact sizes."""
 META_READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that reading a corrupt `meta.json` can raise."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
@@ -60,14 +60,14 @@ def read_meta(folder: Path) -> dict[str, Any]:
         if (folder / "meta.json").is_file():
             meta = json.loads(read_text(folder / "meta.json"))
             reason = _corruption(folder, meta)
-        else:  # or it is not a regular file: reading a pipe might block forever
+        else:  # missing, or not a regular file: reading a pipe might block forever
             reason = "meta.json is missing"
     except META_READ_ERRORS as error:
         reason = f"meta.json has unexpected contents ({describe_error(error)})"
     if reason:
         raise RunError(
             f"the prepared corpus {folder} is corrupt: {reason}; delete this folder, and the next"
-            f" command prepares the corpus again"
+            f" command will prepare the corpus again"
         )
     return meta
 
@@ -117,7 +117,7 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
                 f"{name} has {stat.st_size:,} bytes, more than the limit of {MAX_TOKENIZER_BYTES:,}"
             )
         if is_sparse(folder / name):
-            return f"{name} has {stat.st_size:,} bytes, but almost no data"
+            return f"{name} is a sparse file: almost all of its {stat.st_size:,} bytes are holes"
     record = folder / f".verified-{platform.node()}.json"
     if _read_record(record) == states:
         return None

@@ -24,8 +24,8 @@ class TextCorpus(Corpus):
 
     With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
     each document is cut into three parts: the beginning for training, the middle for validation and
-    the end for testing. Files are read in the order of their suffixes and of the digests of their
-    contents, so that the data does not depend on where they are.
+    the end for testing. Files are sorted by suffix and content digest, so that the data does not
+    depend on their location.
     """
 
     name = "text"
@@ -105,8 +105,8 @@ def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> Non
             first_split, first = seen.setdefault(file.content_key, (split, file))
             if first_split != split:
                 raise ConfigError(
-                    f"{first.label} and {file.label} have the same contents, so that a model would"
-                    f" be evaluated on its training text; give each split its own files"
+                    f"{first.label} and {file.label} have the same contents, so a model would be"
+                    f" evaluated on its training text; give each split its own files"
                 )
 
 

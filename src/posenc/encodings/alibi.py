@@ -4,8 +4,8 @@
 
 For other H, the authors' code takes the slopes of the next smaller power of two, then every other
 slope of the next larger one (fairseq/models/transformer.py, get_slopes). The formula itself, as in
-FlexAttention's examples, gives other slopes: 0.63 instead of 0.5 for the first of 12 heads. The
-bias is not divided by sqrt(d). Slopes are [H]; the bias is [H, R, K] for distances [R, K].
+FlexAttention's examples, gives different slopes: 0.63 instead of 0.5 for the first of 12 heads.
+The bias is not divided by sqrt(d). Slopes are [H]; the bias is [H, R, K] for distances [R, K].
 """
 
 import math

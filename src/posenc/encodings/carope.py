@@ -3,8 +3,8 @@
     q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,
     A_t = sum_{l <= t} f(x_l)^p  for pair p,   f(x) = 1 / (softplus(w . x + b) + 1)
 
-With f = base^(-2/d), this is RoPE, from which the paper starts training. The paper's formula has
-no b; without it, w = 0 would give f = 1/(ln 2 + 1), whatever the base. Here, w [layers, H, D]
+With f = base^(-2/d), this is RoPE, which is also the paper's initialization. The paper's formula
+has no b; without it, w = 0 would give f = 1/(ln 2 + 1) for any base. Here, w [layers, H, D]
 starts at 0 and b at the value for which f is RoPE's; the parameter `offset` [layers, H] is the
 difference from this value. In the paper, x is the token's embedding; here, it is the input of the
 attention layer. We know of no code by the authors. q, k [B, H, T, d]; pos is not used.
@@ -43,7 +43,7 @@ class CaRope(PerLayer):
         return rotate_by_angles(q, k, self.angles(x)[..., None, :], self.layout)
 
     def angles(self, x: Tensor) -> Tensor:
-        """Return A [B, H, T, d/2] in float64, which autocast does not round."""
+        """Return A [B, H, T, d/2] in float64, which autocast does not downcast."""
         weight, offset = self.weight[self.layer].double(), self.offset[self.layer].double()
         logits = weight @ x.double().mT + offset[:, None] + self.initial_offset  # [B, H, T]
         log_frequency = -softplus(logits).log1p()

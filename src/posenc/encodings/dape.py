@@ -4,8 +4,8 @@
 
 f is Linear(2H, mlp_width), LeakyReLU(0.01), Linear(mlp_width, H), with PyTorch's initialization.
 For each pair (i, j), its input is the logits of all heads, then their biases, as in the authors'
-repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even if that
-is KERPLE or FIRE, whose parameters all layers share when they are used alone. The FIRE in the DAPE
+repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even for
+KERPLE and FIRE, which on their own share their parameters across layers. The FIRE in the DAPE
 repository differs from the FIRE paper (half the initial threshold, LeakyReLU). Here `inner=fire`
 follows the FIRE paper; its `init_threshold` can be halved.
 """

@@ -59,7 +59,7 @@ class DaRope(PerLayer):
         return rotate_by_angles(q, k, (positions * frequencies)[..., None, :], self.layout)
 
     def learned_positions(self, x: Tensor, position: Tensor) -> Tensor:
-        """Return c [B, H, T] in float64, which autocast does not round."""
+        """Return c [B, H, T] in float64, which autocast does not downcast."""
         length = self.geometry.train_length
         weight, slope = self.weight[self.layer].double(), self.slope[self.layer].double()
         logit = ((position.clamp(0, length - 1) + 0.5) / length).logit()

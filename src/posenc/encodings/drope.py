@@ -40,8 +40,8 @@ class Drope(Wrapper):
             )
         if equals_nope(self.inner):
             raise ValueError(
-                f"inner={type(self.inner).__name__} encodes no positions, so dropping it has no"
-                f" effect; choose another encoding, such as rope"
+                f"inner={type(self.inner).__name__} does not encode positions, so dropping it has"
+                f" no effect; choose another encoding, such as rope"
             )
         self.dropped_fraction, self.scale = dropped_fraction, scale
         self.nope = Encoding(geometry)

@@ -70,8 +70,8 @@ def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
     """Return v relu(w x + a) + b [H, R, K] for x [R, K], w and a [F], v [H, F] and b [H].
 
     The MLP is piecewise linear in x. x is processed in groups of columns with similar distances, so
-    that most groups lie in one or two pieces. This is a custom operator because the groups depend
-    on the values of tensors, which torch.compile and fake tensors do not support.
+    that most groups span only one or two pieces. This is a custom operator because the groups
+    depend on the values of tensors, which torch.compile and fake tensors do not support.
     """
     pieces = _pieces(w, a)
     w, a, v = w[pieces.order], a[pieces.order], v[:, pieces.order]
@@ -149,7 +149,7 @@ class Pieces(NamedTuple):
 
     `knots` [F] are sorted; a unit with w = 0 has its knot at infinity. `order` [F] holds the index
     of each knot's unit. Row p of `active` [F + 1, F] is 1 for the units, in this order, that are
-    positive between the first p knots and the others.
+    positive on piece p, which lies above the first p knots and below the others.
     """
 
     knots: Tensor
@@ -170,11 +170,11 @@ def _pieces(w: Tensor, a: Tensor) -> Pieces:
 
 
 def _column_groups(x: Tensor, knots: Tensor) -> Iterator[tuple[slice, int, int]]:
-    """Yield groups of columns of x [R, K], each with the range of the knots within its values.
+    """Yield groups of columns of x [R, K], each with the index range of the knots that it spans.
 
-    If the columns are ordered by distance, as in text, most of them have no knot within their
-    values. Consecutive columns then form a group if they lie in the same piece, or if all of them
-    have knots within their values.
+    If the columns are ordered by distance, as in text, the values of most columns lie in one piece.
+    Consecutive columns then form a group if they lie in the same piece, or if each of them spans
+    several pieces.
     """
     first, last = torch.searchsorted(knots, torch.stack([x.amin(0), x.amax(0)]))
     piece = torch.where(first == last, first, -1)

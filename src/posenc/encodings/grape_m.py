@@ -57,7 +57,7 @@ class GrapeM(PerLayer):
 
     def phases(self, x: Tensor) -> Tensor:
         """Return Phi [B, T] in float64 for hidden states x [B, T, D]."""
-        products = x.double() * self.weight[self.layer].double()  # autocast would round x @ w
+        products = x.double() * self.weight[self.layer].double()  # autocast would downcast x @ w
         logits = products.sum(-1) + self.offset[self.layer].double()
         steps = softplus(logits) if self.gate == "softplus" else (logits / 16).sigmoid()
         return steps.cumsum(-1) - steps

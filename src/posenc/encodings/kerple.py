@@ -54,8 +54,8 @@ class KerplePower(FormulaBias):
 def clamp_in_place(parameter: nn.Parameter, maximum: float | None = None) -> nn.Parameter:
     """Clamp the parameter in place, as the authors do, so that it always receives a gradient.
 
-    Every layer clamps it again, which changes nothing. With no_grad() instead of `data`, autograd
-    would report this as an in-place change of a tensor that it has saved.
+    Every layer clamps it again, which has no effect. With no_grad() instead of `data`, autograd
+    would raise an error, because a tensor saved for the backward pass is modified in place.
     """
     parameter.data.clamp_(min=MIN_PARAMETER, max=maximum)
     return parameter

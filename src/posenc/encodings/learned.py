@@ -40,7 +40,7 @@ class Learned(Encoding):
             )
         try:
             rows = self.table[pos]
-        except IndexError:  # on a CPU; a GPU reports an assertion
+        except IndexError:  # on a CPU; on a GPU, a device-side assert fails
             raise ValueError(
                 f"position {int(pos.max())} is beyond the table's max_length={self.max_length()};"
                 f" use lower positions or a larger encoding.max_length"

@@ -6,8 +6,8 @@ q and k, which are not rotated, are the content part. W_q [layers, H d_r, D] giv
 rotary query, W_k [layers, d_r, D] one rotary key that all heads share; both are initialized like
 the model's projections, from N(0, 1/D). The model here has no latent vectors: in DeepSeek-V2, k and
 the values are projections of one compressed vector per token, so that only this vector and the
-rotary key need to be cached, and both kinds of queries are projections of a second such vector. q
-and k become [B, H, T, d + d_r].
+rotary key need to be cached; the content and rotary queries are projections of a second compressed
+vector. q and k become [B, H, T, d + d_r].
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Helpers for encodings that extend RoPE's context by using other positions for distant keys.
 
-In these encodings, `rotate` returns queries and keys that are rotated to several positions and
+In these encodings, `rotate` returns queries and keys that are rotated for several positions and
 concatenated along the channels. `rotation_index` selects one of these rotations for each query and
 key. The encodings can be applied to a trained RoPE model without fine-tuning.
 """
@@ -40,8 +40,8 @@ def rotate_near_and_far(
 ) -> tuple[Tensor, Tensor]:
     """Return queries and keys [B, H, T, 2 d], rotated in two ways.
 
-    The first d channels are rotated to `pos`, the others as if every key were `far_distance` tokens
-    before the query.
+    The first d channels are rotated for `pos`, the others as if every key were `far_distance`
+    tokens before the query.
     """
     far = torch.full_like(pos, far_distance), torch.zeros_like(pos)
     return rotate_at(encoding, x, q, k, (pos, pos), far)

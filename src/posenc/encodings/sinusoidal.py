@@ -37,7 +37,7 @@ class Sinusoidal(Encoding):
     def position_embedding(self, pos: Tensor, dtype: torch.dtype) -> Tensor:
         """Return p: [T, D] for positions [T], [B, T, D] for coordinates [B, T, axes].
 
-        The attention factor of a spectrum such as YaRN is for scores and has no effect here.
+        The attention factor of a spectrum such as YaRN applies to scores and is ignored here.
         """
         angles, _ = self.sinusoids.angles(pos)
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)

@@ -6,8 +6,8 @@ From the query back to the first key, each key takes a fraction sigmoid(z) of th
 later keys have left (the rest of the stick). There is no softmax, and the order of the keys is the
 only positional information. As in the authors' tests (shawntan/stickbreaking-attention,
 test_attn.py), a query does not attend to its own key, but the value of that key receives the
-remaining weight, prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and what
-then remains is added to the same value.
+remaining weight, prod_{k<i} (1 - sigmoid(z_ik)). With `attend_current`, j and k include i, and the
+query's own key also receives the weight that remains after that.
 """
 
 import torch

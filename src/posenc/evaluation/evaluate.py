@@ -158,7 +158,7 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
         checkpoint.check_metrics(run)  # because `total` comes from metrics.jsonl
     if checkpoint is None or checkpoint.step < total:
         raise _not_trained_error(run, checkpoint, total)
-    checkpoint.check_training(run, config.planned.hash)
+    checkpoint.check_is_final(run, config.planned.hash)
     return checkpoint
 
 

@@ -78,7 +78,7 @@ def next_generation(
             add(mutate(parents[rng.integers(len(parents))], scale, known, rng))
         for _ in range(size.crossovers):
             first, second = (parents[i] for i in sorted(rng.integers(len(parents), size=2)))
-            add(cross(first, second, known, rng) or mutate(first, scale, known, rng))
+            add(crossover(first, second, known, rng) or mutate(first, scale, known, rng))
     else:
         for factors in starting:
             add(factors)
@@ -112,7 +112,7 @@ def mutate(
     return tuple(values[1:-1])
 
 
-def cross(
+def crossover(
     first: Factors, second: Factors, known: Collection[Factors], rng: np.random.Generator
 ) -> Factors | None:
     """Return `first` with random factors from `second`; None if no attempt is valid and new."""

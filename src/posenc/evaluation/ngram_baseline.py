@@ -23,7 +23,7 @@ from posenc.runs.run_directory import RunDirectory
 
 log = logging.getLogger("posenc")
 CACHE_VERSION = 1
-"""To be increased when a change of the models or of their rows makes cached rows invalid."""
+"""Increase this when a change to the models or to their rows makes cached rows invalid."""
 MAX_TRAINING_TOKENS = 64_000_000
 """The largest number of training tokens for which the models are fitted.
 
@@ -50,8 +50,8 @@ def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[
     if len(starts) * length > MAX_TRAINING_TOKENS:
         return []
     subset = "all" if len(starts) == windows.num_windows else f"s{config.seed}-{len(starts)}"
-    text = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}"
-    name = f"{text}-{max_order}-v{CACHE_VERSION}"
+    data_id = f"{data.fingerprint}-{config.evaluation.split}-L{length}-{subset}"
+    name = f"{data_id}-{max_order}-v{CACHE_VERSION}"
     file = Path(config.cache_dir) / "ngrams" / f"{name}.json"
     with _lock_cache(file) as is_writable:
         if not (rows := _cached_rows(file, name)):
@@ -82,13 +82,13 @@ def save_ngram_rows(
 ) -> None:
     """Add the rows of `ngram_rows` to a run's `ngrams.json`, unless it has them.
 
-    A file that cannot be read is written again.
+    A file that cannot be read is overwritten.
     """
     split, run_hash = config.evaluation.split, config.planned.hash
     try:
         saved = run.ngrams(run_hash)
     except RunError as error:
-        log.warning("writing %s again: %s", run.ngrams_file, error)
+        log.warning("overwriting %s: %s", run.ngrams_file, error)
         saved = []
     others = [row for row in saved if (row["data"], row["split"]) != (data.fingerprint, split)]
     max_order = min(config.ngram_order or 1, config.train_length + 1)

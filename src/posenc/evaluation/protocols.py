@@ -1,9 +1,9 @@
 """The evaluation protocols: the windows at each evaluation length and the targets scored in them.
 
-A protocol for text is a function `(tokens, length, ...) -> spans` of the numbers of tokens in the
-split and in a window, listed in `PROTOCOLS`. Spans are int64 [n, 3]: (start, first_scored, stop) of
-each window, in which the targets from first_scored to stop - 1 are scored. The module does not
-import torch, so reports can list the protocols quickly.
+A protocol for text is a function `(tokens, length, ...) -> spans`, listed in `PROTOCOLS`; `tokens`
+and `length` are the numbers of tokens in the split and in a window. Spans are int64 [n, 3]: (start,
+first_scored, stop) of each window, in which the targets from first_scored to stop - 1 are scored.
+The module does not import torch, so reports can list the protocols quickly.
 """
 
 from collections.abc import Callable
@@ -54,8 +54,8 @@ def last_k(tokens: int, length: int, k: int) -> NDArray[np.int64]:
 def fixed_target(tokens: int, length: int, targets: int, longest_length: int) -> NDArray[np.int64]:
     """Return windows that end where those of `longest_length` end; their last `targets` are scored.
 
-    The scored tokens do not depend on the length, so if the loss decreases with the length, only
-    the longer context can be the reason. Only complete windows of `longest_length` are used.
+    The scored tokens do not depend on the length, so if the loss decreases with length, the longer
+    context must be the reason. Only complete windows of `longest_length` are used.
     """
     stop = np.arange(longest_length, tokens + 1, longest_length)
     return np.stack([stop - length, stop - targets, stop], axis=1)

@@ -61,9 +61,9 @@ def requested_row_keys(config: DictConfig, fingerprint: str) -> list[dict[str, A
 
     The field `stride` is the number of targets scored per window: the value of the protocol's
     parameter (`stride`, `k` or `targets`). Besides the fields that identify a measurement, a key
-    has those that decide whether an existing row can be reused: the budget and, for fixed_target,
-    the longest evaluation length, which determines the targets, and for swaps from outside `conf/`
-    the digest of their definition.
+    has the fields that decide whether an existing row can be reused: the budget; for fixed_target,
+    the longest evaluation length (it determines the targets); and, for swaps that are defined
+    outside `conf/`, the digest of their definition.
     """
     evaluation, lengths = config.evaluation, evaluation_lengths(config)
     training_points, swaps = evaluated_steps(config), evaluation_swaps(config)
@@ -150,7 +150,7 @@ def training_flops(config: DictConfig, model: Decoder) -> int:
 
 
 def request_flops(model: Decoder, request: Request) -> int:
-    """Return the FLOPs of a measurement that its time budget does not end early."""
+    """Return the FLOPs of a measurement, assuming that its time budget does not end it early."""
     return evaluation_flops(model, request.length, request.tokens, request.num_scored)
 
 

@@ -135,7 +135,7 @@ def measure(
 ) -> Measurement | None:
     """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
-    A longer window is a batch of one. Windows are sharded over processes, and each returns the full
+    A longer window is a batch of one. Windows are sharded across processes; each returns the full
     result. After each batch, `on_batch` receives the number of tokens so far and the elapsed time
     in seconds; if it returns False in any process, returns None. The model is left in eval mode.
     """

@@ -108,7 +108,7 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
     All content is rendered before the first file is written. Other files that the page of an
-    earlier inspection lists are removed. Raises RunError if the folder is a symbolic link.
+    earlier inspection links to are removed. Raises RunError if the folder is a symbolic link.
     """
     reject_special_files([folder])
     files: dict[str, str | bytes] = {}

@@ -1,6 +1,6 @@
 """Composition of job configurations, with their settings resolved and checked.
 
-A job with `debug` settings is shortened, and its results are kept apart from real ones.
+A job with `debug` settings is shortened, and its results are kept separate from real ones.
 """
 
 import re
@@ -34,18 +34,18 @@ def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> lis
     all other values with the first.
     """
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
-    independent: dict[tuple[str, ...], bool] = {}
+    seed_independent: dict[tuple[str, ...], bool] = {}
     configs: list[dict[str, Any]] = []
     for overrides in jobs:
         seeds = [match for match in map(SEED_OVERRIDE.fullmatch, overrides) if match]
         others = tuple(override for override in overrides if not SEED_OVERRIDE.fullmatch(override))
-        if independent.get(others) and len(seeds) == 1:
+        if seed_independent.get(others) and len(seeds) == 1:
             configs.append({**first_jobs[others], "seed": int(seeds[0][1])})
             continue
         values = _compose_values(overrides, composer)
         first = first_jobs.setdefault(others, values)
-        if first is not values and others not in independent:
-            independent[others] = {**first, "seed": None} == {**values, "seed": None}
+        if first is not values and others not in seed_independent:
+            seed_independent[others] = {**first, "seed": None} == {**values, "seed": None}
         configs.append(values)
     return configs
 

@@ -153,7 +153,7 @@ def _resolve_settings(
 ) -> ResolvedSettings:
     """Return the resolved settings of a run that is starting or resuming, and write its status.
 
-    A resumed run selects the kernel and whether to compile again, but keeps all other settings. A
+    A resumed run reselects its kernel and whether to compile, but keeps all other settings. A
     run that was trained on a GPU may be evaluated without one.
     """
     device, dtype = select_device(config), attention_dtype(config.precision)

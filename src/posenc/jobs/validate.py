@@ -15,7 +15,7 @@ from posenc.config.errors import ConfigError, first_line, plural
 from posenc.config.settings import COMPONENTS, evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
-from posenc.config.user_code import definition_location, raised_error
+from posenc.config.user_code import definition_location, user_code_error
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
@@ -100,7 +100,7 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     except ConfigError:
         raise
     except Exception as error:  # a user-defined model may raise anything
-        raise raised_error(error, definition) from error
+        raise user_code_error(error, definition) from error
     for call, (output, shape) in shapes.items():
         if output.shape != torch.Size(shape):
             raise ConfigError(

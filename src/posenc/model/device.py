@@ -45,7 +45,7 @@ def fixed_numerics() -> Iterator[None]:
     """Within this context, torch has the settings with which posenc trains and evaluates.
 
     These are its defaults for the dtype, the device and the precision of float32 matrix products,
-    which a user's process may have changed. This thread and those that it starts also round
+    which a user's process may have changed. This thread and those that it starts also flush
     subnormal numbers to zero: Intel CPUs are many times slower with them, and attention weights of
     distant keys with ALiBi are often subnormal.
     """

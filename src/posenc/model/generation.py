@@ -33,11 +33,11 @@ class LayerCache(NamedTuple):
     v: Tensor
 
 
-class GrowingSequence:
-    """A sequence [B, T] of tokens that grows, and the model's prediction of the next token.
+class IncrementalDecoder:
+    """Extends a sequence [B, T] of tokens; `append` returns the logits of the next token.
 
-    Keys and values are cached unless `cache_unsupported_reason` returns a reason; then every
-    prediction processes the whole sequence. The model should be in evaluation mode.
+    Keys and values are cached unless `cache_unsupported_reason` returns a reason; in that case,
+    every prediction reprocesses the whole sequence. The model should be in evaluation mode.
     """
 
     def __init__(self, model: Decoder) -> None:
@@ -122,7 +122,7 @@ def generate(
     `temperature` is 0. The same seed gives the same tokens.
     """
     generator = torch.Generator().manual_seed(seed)
-    sequence, new_tokens = GrowingSequence(model), prompt[None]
+    sequence, new_tokens = IncrementalDecoder(model), prompt[None]
     for _ in range(num_tokens):
         logits = sequence.append(new_tokens)[0].double().cpu()
         if temperature == 0:

@@ -55,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True)
 class VerticalLine:
-    """A vertical line with a label, `row` lines of text below the line's upper end."""
+    """A vertical line; its label is `row` rows of text below the upper end of the line."""
 
     x: float
     label: str

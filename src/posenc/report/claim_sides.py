@@ -31,7 +31,7 @@ class Length:
     def parse(cls, value: Any, name: str) -> "Length":
         """Return the length written as `value`: 512, L, 2L, 1.5L, L/2, L+50 or 2L-1.
 
-        Raises ConfigError if `value` has another form; `name` is the key in the message.
+        Raises ConfigError if `value` has any other form; `name` is the key in the message.
         """
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return cls(str(value), 0.0, value)
@@ -156,7 +156,7 @@ class Trend:
         subject = (" / " if self.quantity.scale.is_relative else " - ").join(texts)
         subject = f"({subject})" if len(texts) > 1 else subject
         log = "log " if self.quantity.scale.is_relative else ""
-        return f"slope of {log}{subject} over {axis} ({', '.join(numbers)})"
+        return f"slope of {log}{subject} against {axis} ({', '.join(numbers)})"
 
     def _without_key(self, value: Value) -> Value:
         """Return a value without the parameter or length that varies along the trend."""
@@ -203,9 +203,14 @@ class Ngram:
 
     order: int | None
 
+    @property
+    def name(self) -> str:
+        """The name in messages, such as `the 3-gram model`."""
+        return "the best n-gram model" if self.order is None else f"the {self.order}-gram model"
+
     def __str__(self) -> str:
-        name = "best n-gram" if self.order is None else f"{self.order}-gram"
-        return f"that of the {name} model"
+        """Return the right side of a comparison, such as `that of the 3-gram model`."""
+        return f"that of {self.name}"
 
 
 Side = Value | Change | Trend

@@ -49,8 +49,8 @@ def limitations(
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
         f" {describe_choice(experiment.evaluated, 'tokenizer')}. It can be compared between"
-        " the runs of a table, but not with perplexities per word, on another text or from another"
-        " tokenizer. runs.csv has perplexity per word and per byte.",
+        " the runs of a table, but not with perplexities per word, on other text or with other"
+        " tokenizers. runs.csv has perplexity per word and per byte.",
     ]
 
 
@@ -161,7 +161,7 @@ def _different_tokens_note(experiment: Experiment) -> list[str]:
         f"At {', '.join(map(str, lengths))} tokens, the runs were not all scored on the same tokens"
         " (tokens_hash in runs.csv), for example because an evaluation budget ran out. These"
         " numbers are not comparable. For each measurement, tables and figures show the values from"
-        " the budget that most runs used. Where the numbers of scored tokens differ, no value is"
+        " the most common budget. Where the numbers of scored tokens differ, no value is"
         " marked as the best."
     ]
 
@@ -196,10 +196,10 @@ def _coverage_note(experiment: Experiment) -> list[str]:
         return []
     percent = floor(1000 * coverages[0]) / 10
     return [
-        f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored and,"
-        " except with fixed targets, different ones at each length. Compare encodings at the same"
-        " length, but not one length with another; S and the fraction explained by early tokens"
-        " compare lengths and are not reliable here."
+        f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
+        " Except with fixed targets, each length scored different targets, so compare encodings at"
+        " the same length, but not one length with another; S and the fraction explained by early"
+        " tokens compare lengths and are not reliable here."
     ]
 
 

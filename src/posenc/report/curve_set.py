@@ -187,10 +187,10 @@ class CurveSet:
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is something else, such as a position, and
-    `num_windows` is the number of windows. `ngrams` maps orders to the mean losses over seeds of
-    n-gram models of the training tokens, scored on the same text. `chance` is the accuracy of
-    guessing, if the curves are accuracies on a task for which it is known. If the curves are one
-    encoding with different swaps, `swapped` is the label of that encoding.
+    `num_windows` is the number of windows. `ngrams` maps the orders of n-gram models, trained
+    on the runs' training tokens, to their losses on the same text (means over seeds). `chance` is
+    the accuracy of guessing, if the curves are accuracies on a task for which it is known. If the
+    curves are one encoding with different swaps, `swapped` is the label of that encoding.
     """
 
     evaluation_key: EvaluationKey

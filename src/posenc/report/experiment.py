@@ -107,7 +107,7 @@ class Run:
 
     @property
     def _evaluated_at_tokens(self) -> set[int]:
-        """The numbers of training tokens whose checkpoints were or will be evaluated."""
+        """The numbers of training tokens at which a checkpoint was or will be evaluated."""
         measured = {row["at_tokens"] for row in self.rows if row.get("at_tokens") is not None}
         return measured | set(self.config["evaluation"].get("at_tokens") or [])
 
@@ -130,7 +130,7 @@ class Experiment:
 
     `command` is the command that planned the runs, `not_started` names planned runs without a
     directory, `corrupt` maps runs that cannot be read to the reason, and `about` has the
-    experiment's own descriptions.
+    descriptions from the experiment's YAML file.
     """
 
     name: str
@@ -167,7 +167,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     """
     directories = list_runs(folder)
     if not directories:
-        raise ConfigError(_no_runs(folder))
+        raise ConfigError(_no_runs_message(folder))
     plan = read_plan(folder)
     planned: list[str] = plan["runs"]
     if select is not None:
@@ -176,7 +176,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
         planned = [name for name in planned if name in selected]
     order = {name: i for i, name in enumerate(planned)}
     runs, corrupt = _read_runs(directories)
-    missing = "config.yaml is missing; rerun the command to write it again"
+    missing = "config.yaml is missing; rerun the command to recreate it"
     corrupt |= {
         name: RunDirectory(folder / name).status().error or missing
         for name in order
@@ -184,7 +184,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     }
     runs.sort(key=lambda run: (order.get(run.name, len(order)), natural_key(run.label), run.name))
     if not any(run.rows for run in runs):
-        raise RunError(_none_evaluated(folder, runs, corrupt))
+        raise RunError(_none_evaluated_message(folder, runs, corrupt))
     present = {*corrupt, *(run.name for run in runs)}
     return Experiment(
         name=folder.resolve().name,
@@ -208,7 +208,7 @@ def _claims(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
         }
     except ConfigError as error:  # edited, or written by another version
         raise RunError(
-            f"{folder / 'plan.json'}: {error}; rerun the command, which writes this file again"
+            f"{folder / 'plan.json'}: {error}; rerun the command to recreate this file"
         ) from None
 
 
@@ -262,7 +262,7 @@ def _with_short_paths(text: str) -> str:
     return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?=/|$)", "~", text)
 
 
-def _no_runs(folder: Path) -> str:
+def _no_runs_message(folder: Path) -> str:
     others = sorted({file.parent.parent.name for file in folder.parent.glob("*/*/config.yaml")})
     problem = "contains no runs" if folder.is_dir() else "does not exist"
     if results := other_results(folder):
@@ -271,7 +271,7 @@ def _no_runs(folder: Path) -> str:
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"
 
 
-def _none_evaluated(folder: Path, runs: Sequence[Run], corrupt: Mapping[str, str]) -> str:
+def _none_evaluated_message(folder: Path, runs: Sequence[Run], corrupt: Mapping[str, str]) -> str:
     if corrupt:
         run, reason = next(iter(corrupt.items()))
         return f"{folder}: no run has usable results; {run}: {reason}"

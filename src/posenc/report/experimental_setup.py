@@ -92,7 +92,10 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
         for run in experiment.evaluated
         if len(run.comparable_rows) < len(run.rows)
     ]
-    reason = "left out of the means at lengths evaluated with another budget or other fixed targets"
+    reason = (
+        "excluded from the means at lengths that were evaluated with a different budget or with"
+        " different fixed targets"
+    )
     listed = ", ".join(map(str, sorted(seeds)))
     return f"{listed}; {reason}: {', '.join(left_out)}" if left_out else listed
 

@@ -27,22 +27,22 @@ from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
 from posenc.runs.files import read_text, write_atomic
 
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
-"""Matches a link from a page to a file beside it that posenc wrote with it."""
+"""Matches a link to a file that posenc wrote next to the page."""
 
 
 def paragraphs(
     about: Mapping[str, Any], *, keys: Sequence[str] = ("question", "interpretation", "limitations")
 ) -> list[str]:
-    """Return the paragraphs of texts in an experiment's `about`; a text may be a list or null."""
+    """Return the texts under `keys` in an experiment's `about`; a value may be a list or null."""
     texts = [about.get(key) or [] for key in keys]
     parts = [part for text in texts for part in ([text] if isinstance(text, str) else text)]
     return [part.strip() for part in parts]
 
 
 def write_page(index: Path, files: Mapping[str, str | bytes], page: "Page") -> None:
-    """Write `files` (by name) beside a page, and the page last.
+    """Write `files` (by name) next to a page, and the page last.
 
-    Other files that an earlier page in its place lists are removed.
+    Other files that an earlier version of the page links to are removed.
     """
     html = page.html()
     for name in _linked_files(index) - files.keys():
@@ -53,7 +53,7 @@ def write_page(index: Path, files: Mapping[str, str | bytes], page: "Page") -> N
 
 
 def _linked_files(index: Path) -> set[str]:
-    """Return the names of the files beside an existing page that it lists."""
+    """Return the names of the files in its folder that an existing page links to."""
     try:
         return {*LINKED_FILE.findall(read_text(index))}
     except (OSError, ValueError):  # there is none, or it was not written by posenc

@@ -21,8 +21,8 @@ from posenc.report.run_samples import (
     Sample,
     evaluation_length,
     lengths_in_common,
+    read_sample,
     runs_by_seed,
-    sample,
     train_command,
 )
 from posenc.runs.evaluation_rows import budget_ran_out
@@ -58,7 +58,9 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
     for seed in sorted(set.intersection(*map(set, runs))):
         measured = zip(values, (by_seed[seed] for by_seed in runs), lengths, strict=True)
         try:
-            samples = [sample(*arguments, common_lengths, experiment) for arguments in measured]
+            samples = [
+                read_sample(*arguments, common_lengths, experiment) for arguments in measured
+            ]
             pairs[seed] = _pair(clause, samples, train_length)
         except NoVerdictError as error:
             if error.outcome == "not comparable":
@@ -75,7 +77,7 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
 
 
 def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:
-    """Raise NoVerdictError if runs differ in a setting of training that no value selects."""
+    """Raise NoVerdictError if runs differ in a training setting that no value selects."""
     selected = {key for value in values for key in value.selector}
     for run in runs[1:]:
         first, other = training_settings(runs[0].config), training_settings(run.config)
@@ -139,15 +141,12 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
             _check_pair(first, other)
     for a, b in zip(left, right, strict=False):
         is_change_or_trend = len(left) > 1
-        _check_pair(
-            a,
-            b,
-            tokens_may_differ=is_change_or_trend and _differ(a.row, b.row, WINDOW_KEYS) is not None,
-        )
+        windows_differ = _differing_key(a.row, b.row, WINDOW_KEYS) is not None
+        _check_pair(a, b, tokens_may_differ=is_change_or_trend and windows_differ)
 
 
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
-    """Return the loss of the n-gram model of a run's training tokens on the text of a sample.
+    """Return the loss, on a sample's text, of the n-gram model trained on its run's tokens.
 
     Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
     text, or if the sample is from an intermediate checkpoint. An n-gram model scores every token,
@@ -157,30 +156,30 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
     if row.get("at_tokens") is not None:
         raise NoVerdictError(
             "not comparable",
-            f"{ngram} was trained on all {run.config['tokens']} training tokens of {run.name}, not"
-            f" on the first {row['at_tokens']}; compare it at the end of training",
+            f"{ngram.name} was trained on all {run.config['tokens']} training tokens of"
+            f" {run.name}, not on the first {row['at_tokens']}; compare it at the end of training",
         )
     rows = [r for r in run.ngrams if ngram.order in (None, r["order"])]
     if not rows:
         orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no row for {ngram} in ngrams.json (orders: {orders}); train it again"
-            " under another name with a larger ngram_order",
+            f"{run.name} has no row for {ngram.name} in ngrams.json (orders: {orders}); train it"
+            " again under another name with a larger ngram_order",
         )
-    same_text = [r for r in rows if _differ(r, row, CORPUS_KEYS) is None]
+    same_text = [r for r in rows if _differing_key(r, row, CORPUS_KEYS) is None]
     if not same_text:
-        key = _differ(rows[0], row, CORPUS_KEYS) or "data"
+        key = _differing_key(rows[0], row, CORPUS_KEYS) or "data"
         raise NoVerdictError(
             "not comparable",
-            f"{ngram} was scored on different text from {run.name}"
+            f"{ngram.name} was scored on different text from {run.name}"
             f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
     if best["count"] != row["count"]:
         raise NoVerdictError(
             "not comparable",
-            f"{ngram} was scored on {best['count']} tokens and {run.name} on {row['count']}",
+            f"{ngram.name} was scored on {best['count']} tokens and {run.name} on {row['count']}",
         )
     return best["loss"]
 
@@ -188,9 +187,10 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
 def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False) -> None:
     """Raise NoVerdictError if two samples differ in training data, text or scored tokens.
 
-    Different tokens of the same text are allowed with `tokens_may_differ`, and in two rows of the
-    same run unless an evaluation budget ran out: with most protocols that score only the end of
-    each window, the tokens depend on the length. With fixed_target, they do not.
+    The samples may be scored on different tokens of the same text if `tokens_may_differ`, or if
+    both are from the same run and no evaluation budget ran out: most protocols that score only the
+    end of each window score different tokens at each length. The latter case excludes fixed_target,
+    which scores the same tokens at every length.
     """
     if left.run is not right.run:
         a, b = (sample.run.config["planned"]["fingerprint"] for sample in (left, right))
@@ -206,7 +206,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
     has_fixed_targets = protocol is not None and protocol.needs_longest_length
     if left.run is right.run and complete and not has_fixed_targets:
         tokens_may_differ = True
-    key = _differ(
+    key = _differing_key(
         left.row, right.row, CORPUS_KEYS if tokens_may_differ else CORPUS_KEYS + TOKEN_KEYS
     )
     if key is not None:
@@ -218,7 +218,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
         )
 
 
-def _differ(
+def _differing_key(
     left: Mapping[str, Any] | None, right: Mapping[str, Any] | None, keys: Sequence[str]
 ) -> str | None:
     """Return the first of `keys` in which two rows differ, or None."""

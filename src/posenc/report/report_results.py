@@ -38,7 +38,7 @@ from posenc.report.verdicts import claim_outcomes, summary
 from posenc.runs.run_directory import SelectRuns
 
 MAX_NAMES = 3
-"""With more encodings, a sentence gives only their number, not their names."""
+"""The maximum number of encodings that a sentence names; if there are more, it only counts them."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def finding(
 
     `losses` are those of the main evaluation, `accuracies` those of all tasks. Premises that do
     not hold and encodings that are worse than a trigram model come before the claims. Encodings are
-    compared at the training length and at the longest one.
+    compared at the training length and at the longest evaluation length.
     """
     sentences = [
         *_debug_sentences(experiment.runs),

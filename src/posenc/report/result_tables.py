@@ -36,9 +36,9 @@ SEEDS_NOTE = (
 )
 TEXT_NOTE = (
     "A different evaluation text of the same kind and size would shift all values of a column"
-    f" together: relative to the values, their {CONFIDENCE:.0%} intervals over {{covers}} extend"
-    f" from {{low:+.1%}} to {{high:+.1%}} ({DESCRIPTION}). This shift cancels in the difference of"
-    " two values of a column."
+    f" together: their {CONFIDENCE:.0%} intervals over {{covers}} extend from {{low:+.1%}} to"
+    f" {{high:+.1%}} relative to the value ({DESCRIPTION}). This shift cancels in the difference"
+    " between two values of a column."
 )
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
@@ -51,7 +51,8 @@ FIXED_NOTE = (
 )
 NGRAM_NOTE = (
     "n-gram models: interpolated Kneser-Ney models trained on the same tokens as the runs. They"
-    " predict every token of the same text from those before it, whatever the window length."
+    " predict every token of the same text from the preceding tokens, regardless of the window"
+    " length."
 )
 
 

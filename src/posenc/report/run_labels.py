@@ -81,7 +81,7 @@ def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | No
 
 
 def training_settings(config: dict[str, Any]) -> dict[str, str]:
-    """Return the settings of training by path, except for those of the encoding and the data."""
+    """Return the training settings by path, without those of the encoding and the data."""
     settings = _settings(config)
     texts = {path: format_setting(value) for path, value, _ in settings}
     others = ("encoding", "data", "sources")

@@ -1,4 +1,4 @@
-"""One run's number for a value in a claim, and the commands that measure missing numbers."""
+"""The measurement of a claim's value in one run, and commands that produce missing measurements."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from posenc.runs.plan_file import quoted_command
 
 @dataclass(frozen=True)
 class Sample:
-    """One run's number, as returned by `Quantity.read`, and the evaluation row it comes from.
+    """A number measured for one run (see `Quantity.read`), and the evaluation row it comes from.
 
     `length` is the evaluation length in tokens; None for a quantity without one.
     """
@@ -31,7 +31,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
     """Return the runs of a value by seed.
 
     Raises NoVerdictError if there are none, if several have the same seed, or if they differ in
-    other settings than the seed.
+    settings other than the seed.
     """
     runs_train_length = value.train_length.num_tokens(train_length)
     runs = [
@@ -49,8 +49,8 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         names = ", ".join(run.name for run in runs)
         raise NoVerdictError(
             "not comparable",
-            f"{value}: several runs have the same seed ({names}); add a setting that distinguishes"
-            " them to the claim",
+            f"{value}: several runs have the same seed ({names}); add a setting to the claim that"
+            " tells them apart",
         )
     if len(labels := sorted({run.label for run in runs})) > 1:
         raise NoVerdictError(
@@ -78,7 +78,7 @@ def evaluation_length(value: Value, train_length: int, longest: int | None) -> i
     return longest if value.length == LONGEST else None
 
 
-def sample(
+def read_sample(
     value: Value, run: Run, length: int | None, common_lengths: set[int], experiment: Experiment
 ) -> Sample:
     """Return a run's number at an evaluation length, or over all lengths that the runs share.
@@ -113,14 +113,15 @@ def sample(
         if any(map(budget_ran_out, rows)):
             raise NoVerdictError(
                 "not comparable",
-                f"{value}: an evaluation budget selected other tokens of {run.name} at each length",
+                f"{value}: because of an evaluation budget, {run.name} was scored on different"
+                " tokens at each length",
             )
         return Sample(run, quantity.read(rows), rows[0], None)
     return Sample(run, quantity.read(rows[0]), rows[0], length)
 
 
 def _matching_rows(value: Value, run: Run, length: int | None, experiment: Experiment) -> list[Row]:
-    """Return the rows that a value selects, of one length or, if `length` is None, of all."""
+    """Return the rows that a value selects, at `length` or, if it is None, at all lengths."""
     at_tokens = run.at_tokens(value.selector)
     rows = run.select_rows(value.row_keys, at_tokens)
     rows = [row for row in rows if length in (None, row["length"])]
@@ -132,7 +133,8 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
         command = evaluate_command(f"{experiment.folder}/{run.name}", run, value, length)
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no matching evaluation row; run `{command}`, also for the other seeds",
+            f"{run.name} has no matching evaluation row; run `{command}`, and"
+            " do the same for the other seeds",
         )
     return rows
 

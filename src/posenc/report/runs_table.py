@@ -30,7 +30,7 @@ ROW_KEYS = (
 
 
 def runs_csv(experiment: Experiment) -> str:
-    """Return a CSV row for every measurement, unrounded, and one for each run without any.
+    """Return CSV with a row for every measurement, unrounded, and for each run without any.
 
     The last columns are the settings in which the runs differ.
     """
@@ -55,7 +55,7 @@ def runs_csv(experiment: Experiment) -> str:
 
 
 def ngrams_csv(experiment: Experiment) -> str:
-    """Return a CSV row for each n-gram model of a run's training tokens, unrounded."""
+    """Return CSV with a row for each n-gram model trained on a run's tokens, unrounded."""
     return records_csv(
         [
             {"run": run.name, "train_length": run.train_length, "seed": run.seed, **row}
@@ -66,7 +66,7 @@ def ngrams_csv(experiment: Experiment) -> str:
 
 
 def blocks_csv(experiment: Experiment) -> str:
-    """Return a CSV row for each block of text of each measurement with saved blocks."""
+    """Return CSV with a row for each block of text of each measurement with saved blocks."""
     names = ("data", "split", "protocol", "stride", "swap", "length")
     measured = [
         (

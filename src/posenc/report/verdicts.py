@@ -192,7 +192,7 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
 
 
 def verdicts_csv(verdicts: Verdicts) -> str:
-    """Return a CSV row with unrounded numbers for each clause of each premise and claim."""
+    """Return CSV with a row of unrounded numbers for each clause of each premise and claim."""
     kinds = {"premise": verdicts.premises, "claim": verdicts.claims}
     return records_csv(
         [

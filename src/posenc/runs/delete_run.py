@@ -1,4 +1,4 @@
-"""Deletes a run with its local W&B files, and the experiment's folder with its last run."""
+"""Deletes a run, its local W&B files and, if it was the last run, the experiment's folder."""
 
 import glob
 import shutil
@@ -40,9 +40,9 @@ def total_bytes(paths: list[Path]) -> int:
 def remove_run(run: RunDirectory) -> None:
     """Delete a run's directory, its local W&B files and its entry in the plan.
 
-    The directory is renamed first, so that no part of a run is left if the process is killed. The
-    experiment's folder is deleted with its last run, unless it has other contents. Raises RunError
-    if a process is running the run.
+    The directory is renamed first, so that no partial run is left behind if the process is killed.
+    When the last run is deleted, so is the experiment's folder, unless it has other contents.
+    Raises RunError if a process is running the run.
     """
     path, *wandb_paths = run_paths(run)
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:

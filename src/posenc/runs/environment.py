@@ -25,7 +25,7 @@ PRECISION_VARIABLES = (
 )
 """Environment variables that lower the precision of float32 matrix products."""
 SOURCE_VARIABLE = "POSENC_SOURCE"
-"""The variable with the folder of the original package, of which a job imports a copy."""
+"""The variable that holds the folder of the original package, in case a job imports a copy."""
 TORCHRUN_VARIABLES = (
     "RANK",
     "WORLD_SIZE",
@@ -73,8 +73,8 @@ _is_job = False
 def job_process() -> Iterator[None]:
     """Within this context, torchrun's variables define the process group that this process joins.
 
-    Elsewhere they are ignored: a shell or notebook may have them from another program, and a
-    command that mistook itself for a rank would process only its part of the data.
+    Elsewhere they are ignored: a shell or notebook may have inherited them from another program,
+    and a command that mistook itself for a rank would process only its part of the data.
     """
     global _is_job
     before, _is_job = _is_job, True
@@ -114,7 +114,7 @@ def _group_variable(name: str, default: int) -> int:
 
 
 def reset_peak_memory() -> None:
-    """Let `peak_megabytes` start from the memory in use now; on a CPU, this needs Linux."""
+    """Reset the peak of `peak_megabytes` to the memory in use now; on a CPU, this needs Linux."""
     if (cuda := _initialized_cuda()) is not None:
         cuda.reset_peak_memory_stats()
     with suppress(OSError):

@@ -63,7 +63,7 @@ def row_key(row: Row) -> tuple[Any, ...]:
     """Return the values that identify a row; a new row replaces one with the same key.
 
     These are the measurement, its budget and the tokens that were scored. A token budget determines
-    them; a time budget does not, so their hash is included (their number in older rows).
+    them; a time budget does not, so their hash is included (in older rows, their number).
     """
     budget = budget_key(row)
     scored = () if budget[0] is None else (row.get("tokens_hash", row.get("count")),)
@@ -124,9 +124,9 @@ def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list
 def _common_variants(
     rows_of_runs: Iterable[tuple[int, Sequence[Row]]],
 ) -> dict[ComparisonKey, tuple[Any, ...]]:
-    """Return the VARIANT_FIELDS of most runs, for each measurement except its length.
+    """Return the VARIANT_FIELDS that most runs have for each measurement, regardless of its length.
 
-    If several are equally common, those with the longest evaluation length are returned.
+    If several variants are equally common, the one with the longest evaluation length is returned.
     """
     counts: dict[ComparisonKey, Counter[tuple[Any, ...]]] = {}
     for train_length, rows in rows_of_runs:

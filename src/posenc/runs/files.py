@@ -94,7 +94,7 @@ def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict
     """Return the contents of a regular file.
 
     `errors` is as in `bytes.decode`. Raises OSError for anything but a regular file, and
-    ValueError for a file that has more than `max_bytes` or is not UTF-8.
+    ValueError for a file that is larger than `max_bytes` or not valid UTF-8.
     """
     with os.fdopen(open_regular(path), encoding="utf-8", errors=errors) as file:
         if (size := os.fstat(file.fileno()).st_size) > max_bytes:
@@ -103,10 +103,10 @@ def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict
 
 
 def is_sparse(path: Path) -> bool:
-    """Whether a large file has almost no data, so that reading it would take minutes for nothing.
+    """Whether a large file consists almost entirely of holes, so that reading it wastes minutes.
 
-    Some file systems do not report the allocated blocks, or compress the data. So the file must
-    also have a hole.
+    Some file systems do not report the allocated blocks, or compress the data, so the file must
+    also contain a hole.
     """
     file_stat = path.stat()
     size, allocated = file_stat.st_size, 512 * file_stat.st_blocks
@@ -130,10 +130,10 @@ def read_json(path: Path, default: Any = None) -> Any:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON. Raises ValueError if it is invalid, or valid but not what posenc writes.
+    """Parse JSON. Raises ValueError if it is invalid, or not JSON that posenc would write.
 
-    It never writes duplicate keys, numbers that are not finite, integers with more than MAX_DIGITS
-    digits, or lone surrogates, which cannot be printed.
+    posenc never writes duplicate keys, numbers that are not finite, integers with more than
+    MAX_DIGITS digits, or lone surrogates, which cannot be printed.
     """
     value = _DECODER.decode(text)
     if "\\ud" in text.lower():

@@ -28,9 +28,9 @@ LOCK_TIMEOUT = 2.0
 def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     """Hold an exclusive lock on the file `path`, and yield whether it was acquired.
 
-    Gives up after `timeout` seconds; None waits indefinitely. While the lock is held, the file has
-    this process's id and host name. Raises RunError if the file system does not support locks, or
-    if `path` is not a regular file.
+    Gives up after `timeout` seconds; None waits indefinitely. While the lock is held, the file
+    contains this process's id and host name. Raises RunError if the file system does not support
+    locks, or if `path` is not a regular file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)

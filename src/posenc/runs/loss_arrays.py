@@ -1,8 +1,8 @@
 """Summed losses of evaluation rows: by position in the window, and in blocks of the text.
 
-`loss_by_position.npz` has the sums at each position in a window. `loss_by_block.npz` has the sums
-in blocks of consecutive tokens: the text of a split is itself a sample, and resampling its blocks
-(a block bootstrap) shows how much a loss depends on the choice of text.
+`loss_by_position.npz` holds the sums at each position in a window. `loss_by_block.npz` holds the
+sums over blocks of consecutive tokens: the text of a split is itself a sample, and resampling its
+blocks (a block bootstrap) shows how much a loss depends on the choice of text.
 """
 
 import io
@@ -27,7 +27,7 @@ BY_POSITION = "by_position"
 """The protocol whose losses at each position are saved."""
 BINS_PER_OCTAVE = 4
 MAX_ARRAY_BYTES = 2**28
-"""The maximum total size of a file's arrays; compressed, they may take a thousandth of it."""
+"""The maximum total size of a file's arrays, which may be compressed a thousandfold."""
 ARRAY_DTYPES = {"sum": np.dtype(np.float64), "count": np.dtype(np.int64)}
 NUMPY_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -119,7 +119,7 @@ def _read_checked_arrays(
     """Return the arrays in an npz file after comparing them with the rows that they belong to.
 
     The arrays of a measurement are those of its largest row. In older versions, rows with the same
-    time budget replaced each other, so the arrays may be those of a larger row that is gone.
+    time budget replaced each other, so the arrays may be those of a larger row that was replaced.
     """
     arrays = read_arrays(path)
     timed = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
@@ -137,7 +137,7 @@ def _read_checked_arrays(
 
 
 def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
-    """Return the arrays in an open npz file, as numpy.load does, which takes twice as long."""
+    """Return the arrays in an open npz file, like numpy.load but twice as fast."""
     members = archive.infolist()
     if any(member.compress_type not in NUMPY_COMPRESSION for member in members):
         raise ValueError("its compression method is not one that numpy uses")
@@ -169,7 +169,9 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         stem, _, kind = name.rpartition(".")
         if array.ndim != 1 or not array.size or array.dtype != ARRAY_DTYPES.get(kind):
-            raise ValueError(f"{name} is not a sequence of sums in float64 or of counts in int64")
+            raise ValueError(
+                f"{name} is not a one-dimensional array of sums (float64) or counts (int64)"
+            )
         other = arrays.get(f"{stem}.{'count' if kind == 'sum' else 'sum'}")
         if other is None or other.shape != array.shape:
             raise ValueError(f"{name} has no counterpart of the same length")

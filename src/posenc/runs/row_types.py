@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class RowTypes:
-    """The types of the values in the rows of a file; keys of later versions are not checked.
+    """The types of the values in a file's rows; keys added by later versions are not checked.
 
     `required` and `optional` map keys to a type or a union of types. Values of the keys in
     `positive` must be greater than 0.

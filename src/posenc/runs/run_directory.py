@@ -196,7 +196,7 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     Names are searched in all experiments of the folder `outputs`. Raises ConfigError if there is
     no such run, or more than one.
     """
-    path = os.path.expanduser(path) if isinstance(path, str) else path  # reports write ~
+    path = os.path.expanduser(path) if isinstance(path, str) else path  # reports print ~
     if not isinstance(path, str) or (Path(path) / "config.yaml").is_file():
         return open_run(path)
     prefix, folder = glob.escape(str(Path(path))), glob.escape(str(outputs))
@@ -215,7 +215,7 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
 
 
 def ambiguous_run_error(path: str, matches: Sequence[str]) -> ConfigError:
-    """Return the error for a prefix of several runs."""
+    """Return the error for a prefix that matches several runs."""
     return ConfigError(
         f"run={path} matches {len(matches)} runs ({join_first(matches)}); specify one"
     )

@@ -29,7 +29,7 @@ SAVED_TYPES = {
 """The types of the settings in a saved configuration; planning adds those in `planned`."""
 
 MAX_CONFIG_BYTES = 1_000_000
-"""The maximum size of a `config.yaml`; those of the shipped experiments have less than 6 kB."""
+"""The maximum size of a `config.yaml`; those of the shipped experiments are under 6 kB."""
 
 PATTERNS = {"posenc_version": r"[\w.+!-]{1,40}", "fingerprint": "[0-9a-f]{1,64}"}
 """Regular expressions for settings in `planned` that are parts of paths or are printed."""

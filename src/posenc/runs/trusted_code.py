@@ -59,7 +59,7 @@ def _is_recorded(entry: str | None) -> bool:
 def _record() -> Path | None:
     """Return the path of the record, or None if the user has no home directory.
 
-    A relative path could lead to a file of someone else in the current folder.
+    A relative path could lead to someone else's file in the current folder.
     """
     state = os.path.expanduser(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
     return Path(state) / "posenc" / "trusted_targets.json" if os.path.isabs(state) else None
@@ -85,8 +85,8 @@ def _trial_entry(wandb_id: str) -> str:
 def _entry(target: str) -> str | None:
     """Return the file of the top-level module or package and the target, without importing it.
 
-    The folder of the file is resolved, but not the file itself: a link to it in a folder of someone
-    else has other modules beside it.
+    Symbolic links are resolved in the path of the file's folder, but not in the file's name: a link
+    to the file in someone else's folder could have other modules next to it.
     """
     with suppress(ImportError, ValueError):
         spec = find_module(target.split(".")[0])

@@ -20,7 +20,7 @@ class PlannedRun:
 
     `problem` says why the run's directory cannot be used; such a run is not launched.
     `config_digest` identifies the contents of its `config.yaml` when it was planned.
-    `kept_settings` are those that the run keeps because it has already started with others.
+    `kept_settings` are the keys whose earlier values the run keeps because it has already started.
     """
 
     run: RunDirectory
@@ -45,8 +45,8 @@ class PlannedRun:
         if self.problem or self.config_digest in (None, config_file_digest(self.run)):
             return status
         error = (
-            "another command changed its settings in the meantime; rerun this command once it has"
-            " finished"
+            "another command changed its settings in the meantime; rerun this command once that"
+            " one has finished"
         )
         return status.replace(state="interrupted", error=error)
 
@@ -76,9 +76,9 @@ class Launcher(Protocol):
     code: Path | None = None
 
     def freeze_code(self, folder: Path) -> Path:
-        """Return a copy of the code in an experiment's folder.
+        """Copy the code to an experiment's folder, and return the path of the copy.
 
-        It is made once per launcher, so that all jobs use it, in all rounds of `posenc tune`.
+        The copy is made once per launcher, so all jobs share it, in all rounds of `posenc tune`.
         """
         if self.code is None or self.code.parents[1] != folder or not self.code.is_dir():
             self.code = freeze_code(folder)

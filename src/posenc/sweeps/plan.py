@@ -52,8 +52,8 @@ def plan(
     Before any run directory is written, raises ConfigError if a job is invalid, and RunError if the
     experiment's plan is corrupt. `command` is the command line, which `posenc status` prints.
     Pass a `composer` to reuse its composed configs. Finished runs of experiments in `reuse` are
-    copied. If `local`, runs must fit this machine. A run whose existing directory cannot be used is
-    not written and has a `problem`; if that is the case for all runs, raises the first run's error.
+    copied. If `local`, runs must fit on this machine. A run whose existing directory cannot be used
+    is not written and has a `problem`; if this holds for all runs, raises the first run's error.
     """
     composed = compose_sweep_jobs(jobs, composer or Composer("train", config_dirs))
     shared = {key: composed[0][key] for key in PLAN_KEYS}

@@ -92,8 +92,8 @@ class _Launch:
         self.gpus = gpu_groups(gpus(), self.devices)
         self.workers = concurrent_runs(pool.jobs, len(runs), self.devices, self.gpus)
         # Counts finished runs too, so that a resumed sweep uses as many threads as before.
-        most_workers = concurrent_runs(pool.jobs, self.total, self.devices, self.gpus)
-        self.threads = max(1, cores() // most_workers)
+        max_workers = concurrent_runs(pool.jobs, self.total, self.devices, self.gpus)
+        self.threads = max(1, cores() // max_workers)
         self.free_slots = list(range(self.workers))[::-1]
         self.active_jobs: dict[JobProcess, tuple[int, Pace]] = {}
         self.ended_paces: list[Pace] = []

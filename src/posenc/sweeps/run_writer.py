@@ -42,7 +42,7 @@ class Job:
 
 
 def directory_problem(job: Job) -> PosencError | None:
-    """Return why the directory of a run cannot be used, so that other runs continue without it.
+    """Return why the directory of a run cannot be used; the other runs continue without it.
 
     Raises ConfigError if the job evaluates weights that training did not save.
     """
@@ -116,7 +116,7 @@ class WrittenRun(NamedTuple):
 def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     """Copy `source`, if any, and write config, tokenizer and status, unless the run is active.
 
-    If it is active and its process runs another evaluation than the job requests, nothing is
+    If it is active and its process runs a different evaluation from the requested one, nothing is
     written, and the result has a problem.
     """
     run = job.run

@@ -21,7 +21,7 @@ POLL_SECONDS = 1.0
 MAX_REQUEUES = 1000
 """The maximum number of times that submitit requeues a job that reaches its time limit.
 
-submitit's local executor starts a job at most 6 times, whatever this number is.
+submitit's local executor starts a job at most 6 times, regardless of this number.
 """
 
 
@@ -98,7 +98,7 @@ class SubmititLauncher(Launcher):
 
 
 class LocalLauncher(SubmititLauncher):
-    """Runs jobs as processes on this machine, through the same code as on Slurm."""
+    """Runs jobs as processes on this machine, using the same code path as on Slurm."""
 
     cluster, local = "local", True
 

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 
 MIN_RELIABLE_SECONDS = 3.0
-"""The seconds for which a pace must have been measured before it is used."""
+"""How long a pace must have been measured before it is used, in seconds."""
 
 
 class Pace:

@@ -71,7 +71,7 @@ def is_trusted_destination(node: DictConfig) -> bool:
     return destination is None or is_known_destination(destination)
 
 
-def forget_unknown_destination(config: DictConfig) -> None:
+def reset_untrusted_destination(config: DictConfig) -> None:
     """Reset the W&B mode and entity of a saved run unless they are trusted.
 
     The mode then comes from WANDB_MODE (offline if that is not set), and the entity from

@@ -78,8 +78,8 @@ class LightningTracker(Tracker, ABC):
         except Exception as error:
             self._logger = None
             log.warning(
-                "%s/ of %s is incomplete (%s); the run continues without it, and is logged"
-                " completely when it is resumed or evaluated",
+                "%s/ of %s is incomplete (%s); the run continues without it, and the folder is"
+                " rewritten when the run is resumed or evaluated",
                 self.folder,
                 self._directory.name,
                 describe_error(error),

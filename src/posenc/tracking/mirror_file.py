@@ -149,7 +149,7 @@ class MirrorFile:
         self._write()
 
     def record_new_id(self) -> None:
-        """Record a new W&B id, because the server has rows from elsewhere under the usual one."""
+        """Record a new W&B id, because the server already has other rows under the usual id."""
         new_id = wandb_id(secrets.token_hex(4), self.directory.name)
         self.identity = {"job_type": "train", **git_state(), **self.identity, "id": new_id}
         self._write()

@@ -32,10 +32,10 @@ REQUEST_SECONDS = 1.0  # for W&B's client to receive the request
 def use_dataset(run: "Run", config: DictConfig) -> None:
     """Record the run's data as an input: the artifact `<data>.<fingerprint>`.
 
-    The artifact describes the data without containing the tokens: it has the data and tokenizer
-    configurations and the counts of each split. `use_artifact` waits without a timeout until the
-    server has the artifact, so a thread calls it. Closing the run, which has a timeout, uploads the
-    artifact.
+    The artifact describes the data but does not contain the tokens: it contains the data and
+    tokenizer configurations and the counts of each split. `use_artifact` waits without a timeout
+    until the server has the artifact, so it is called in a separate thread. Closing the run, which
+    has a timeout, uploads the artifact.
     """
     import wandb
 

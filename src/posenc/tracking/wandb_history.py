@@ -67,9 +67,9 @@ def evaluation_history(
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
     """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
 
-    These precede the protocol: a corpus other than the run's own, a split other than validation, a
+    The protocol is preceded by a corpus other than the run's own, a split other than validation, a
     swap, and, for weights from before the end of training, the number of tokens that they were
-    trained on. The stride follows it. Two examples are
+    trained on, and it is followed by the stride. Two examples are
     `extrapolation/test/yarn/sliding-64/perplexity` and
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
@@ -140,9 +140,9 @@ def _position_curve(row: Row, config: DictConfig) -> str:
 
 
 def _qualifiers(row: Row, config: DictConfig) -> tuple[str, ...]:
-    """Return the row's corpus, split, swap and training tokens, except the usual ones.
+    """Return the row's corpus, split, swap and training tokens, omitting default values.
 
-    These are the run's own corpus, the validation split, no swap and the final weights.
+    The defaults are the run's own corpus, the validation split, no swap and the final weights.
     """
     other_corpus = row["data_name"] if row["data"] != config.planned.fingerprint else None
     other_split = row["split"] if row["split"] != MAIN_SPLIT else None

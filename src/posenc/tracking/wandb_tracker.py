@@ -45,8 +45,8 @@ class WandbTracker(Tracker):
     interrupted and resumed run remains a single W&B run in which each step occurs once. If
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
     the run was started and, online or with `posenc sync`, posenc's code as an artifact. If
-    `checkpoints` is true, the final checkpoint of a finished run is also uploaded as one. In a
-    W&B sweep, the trial is the W&B run instead.
+    `checkpoints` is true, the final checkpoint of a finished run is also uploaded as an artifact.
+    In a W&B sweep, the run is logged to the trial's W&B run instead.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class WandbTracker(Tracker):
             mirror_file.record_open(job_type, save_diff=self.save_code)
             init_kwargs = self._training_kwargs(mirror_file, config)
             self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
-            if is_new and _close_earlier_run(self._run, mirror_file):
+            if is_new and _close_if_id_is_taken(self._run, mirror_file):
                 init_kwargs = self._training_kwargs(mirror_file, config)
                 self._run = open_run(self.mode, experiment_folder(run), **init_kwargs)
             self._mirror = Mirror(self._run, run, config)
@@ -106,7 +106,7 @@ class WandbTracker(Tracker):
         kwargs = self._training_kwargs(mirror_file, config)
         opened = offline_run(experiment_folder(run), **kwargs) if offline else online_run(**kwargs)
         with opened as wandb_run:
-            is_closed = is_new and _close_earlier_run(wandb_run, mirror_file)
+            is_closed = is_new and _close_if_id_is_taken(wandb_run, mirror_file)
             if not is_closed:
                 self._mirror = Mirror(wandb_run, run, config)
                 self._finish(wandb_run, failed=run.status().state != "finished")
@@ -183,7 +183,7 @@ class WandbTracker(Tracker):
             )
 
 
-def _close_earlier_run(run: "Run", mirror_file: MirrorFile) -> bool:
+def _close_if_id_is_taken(run: "Run", mirror_file: MirrorFile) -> bool:
     """Close a new W&B run if the server already has rows for it, and record a new id.
 
     The rows come from an earlier run directory of the same name, or from this one before its record
@@ -230,7 +230,7 @@ def _resolve_mode(configured: str | None) -> str:
 def _validate_names(project: str, tags: Sequence[str]) -> None:
     if not re.fullmatch(r"[^/\\#?%:]{1,128}", project):
         raise ConfigError(
-            f"logger.project={project!r} must have 1 to 128 characters, excluding / \\ # ? % :"
+            f"logger.project={project!r} must have 1 to 128 characters, and none of / \\ # ? % :"
         )
     for tag in tags:
         if not 1 <= len(tag) <= MAX_TAG_LENGTH:

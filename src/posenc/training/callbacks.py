@@ -24,7 +24,7 @@ REJECTED: dict[type[pl.Callback], str] = {
     pl.callbacks.BatchSizeFinder: "set micro_batch_tokens",
     pl.callbacks.LearningRateFinder: "sweep the learning rate: optimizer.learning_rate=1e-3,2e-3",
     pl.callbacks.StochasticWeightAveraging: (
-        "it averages after each epoch, and to Lightning, a run is one epoch;"
+        "it averages after each epoch, and Lightning sees a run as a single epoch;"
         " set callbacks=stochastic_weight_averaging, which averages after optimizer steps"
     ),
 }
@@ -72,7 +72,7 @@ def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None
     if monitor is not None and monitor not in MONITORED:
         return f"monitor={monitor} must be one of {', '.join(MONITORED)}"
     if isinstance(callback, pl.callbacks.EarlyStopping) and config.validation.every_tokens is None:
-        return "it acts after each validation; set validation.every_tokens"
+        return "it runs after each validation; set validation.every_tokens"
     if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:
         return "it cannot be combined with evaluation.at_tokens; set evaluation.at_tokens=[]"
     if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):

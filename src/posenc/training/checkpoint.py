@@ -1,7 +1,7 @@
 """Checkpoints named by step and digest, so that a partial or corrupt file is never used.
 
 A run resumes from `step-<optimizer steps>-<digest>.ckpt`. `weights-<optimizer steps>-<digest>.ckpt`
-has only the weights, for the evaluation of a model before the end of its training.
+contains only the weights, for evaluating a model from before the end of its training.
 """
 
 import hashlib
@@ -102,9 +102,10 @@ class Checkpoint:
         return {str(name).removeprefix("model."): value for name, value in state.items()}
 
     def check_metrics(self, run: RunDirectory) -> None:
-        """Raise RunError if `metrics.jsonl` up to this step has changed since the checkpoint.
+        """Raise RunError if the rows of `metrics.jsonl` up to this step have changed.
 
-        Checkpoints from earlier versions, which have no such digest, are not checked.
+        Compares their digest with the one in the checkpoint. Checkpoints from earlier versions do
+        not contain a digest and are not checked.
         """
         rows = [row for row in run.metrics() if row["step"] <= self.step]
         if self.load(mmap=True).get(METRICS_DIGEST) not in (
@@ -117,7 +118,7 @@ class Checkpoint:
                 f" again"
             )
 
-    def check_training(self, run: RunDirectory, run_hash: str) -> None:
+    def check_is_final(self, run: RunDirectory, run_hash: str) -> None:
         """Raise RunError if the finished run's metrics do not match this checkpoint."""
         digests = self.load(run_hash, mmap=True).get(METRICS_DIGEST), run.status().metrics_digest
         if None not in digests and digests[0] != digests[1]:

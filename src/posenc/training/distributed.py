@@ -18,14 +18,14 @@ BACKEND = "cpu:gloo,cuda:nccl"
 
 
 class ProcessGroupLost(PosencError):
-    """Another process of the group has ended, so collectives can no longer complete."""
+    """Another process in the group has ended, so collectives can no longer complete."""
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the process group that torchrun's environment variables define; leave it at the end.
 
-    Raises ProcessGroupLost if another process of the group ends early.
+    Raises ProcessGroupLost if another process in the group exits early.
     """
     if not in_process_group():
         yield
@@ -37,13 +37,13 @@ def process_group(device: torch.device) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise ProcessGroupLost("another process of its group has ended") from error
+            raise ProcessGroupLost("another process in its group has ended") from error
         raise
     dist.destroy_process_group()  # not after an error: it would wait for the processes that ended
 
 
 def broadcast_from_rank0(compute: Callable[[], T]) -> T:
-    """Call `compute` in the process of rank 0 and return its result in every process."""
+    """Call `compute` on rank 0 and return its result on every rank."""
     if world_size() == 1:
         return compute()
     objects: list[Any] = [compute() if rank() == 0 else None]

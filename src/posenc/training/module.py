@@ -119,7 +119,7 @@ def validation_loss(
 ) -> float:
     """Return the mean loss in nats over the scored targets of windows [n, T].
 
-    About `batch_tokens` tokens go through the model at once. Raises RunError if memory runs out.
+    Each forward pass processes about `batch_tokens` tokens. Raises RunError if memory runs out.
     Leaves the model in training mode.
     """
     batch_size = max(1, batch_tokens // inputs.shape[1])
@@ -141,7 +141,8 @@ def validation_loss(
                 smaller = batch_size // 2 * inputs.shape[1]
                 remedy = f"set evaluation.batch_tokens={smaller} retry=true"
             raise RunError(
-                f"out of memory in validation with evaluation.batch_tokens={batch_tokens}; {remedy}"
+                f"out of memory during validation (evaluation.batch_tokens={batch_tokens});"
+                f" {remedy}"
             ) from error
     model.train()
     return all_reduce_sum(total).item() / int((targets != IGNORE_INDEX).sum())

@@ -1,8 +1,7 @@
 """A limit on the number of values in a pickle, checked without unpickling it.
 
-Tuples that contain the same tuple twice, which contains another one twice, and so on, need a few
-bytes for each level, but hashing, comparing or printing the outermost one takes time that doubles
-with each level.
+Tuples nested so that each contains the next one twice take only a few bytes per level, but the time
+to hash, compare or print the outermost one doubles with each level.
 """
 
 import errno
@@ -31,7 +30,7 @@ APPENDING_OPCODES = ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BU
 
 @dataclass(eq=False)
 class _Value:
-    """A value on the unpickler's stack: its number of values, and whether another contains it."""
+    """The size of a value on the unpickler's stack (in values), and whether another contains it."""
 
     size: int = 1
     is_contained: bool = False
@@ -40,8 +39,8 @@ class _Value:
 def check_checkpoint(path: Path) -> None:
     """Raise ValueError if a file is not from `torch.save`, or if its pickle is too large.
 
-    torch would read a file that starts with a pickle without looking at a zip archive behind it,
-    and does not distinguish upper and lower case in the names of an archive's members.
+    torch would read a file that starts with a pickle and ignore a zip archive that follows it. It
+    also ignores case in the names of an archive's members.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP_SIGNATURE)) != ZIP_SIGNATURE or not zipfile.is_zipfile(path):

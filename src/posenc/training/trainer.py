@@ -68,7 +68,7 @@ def build_trainer(
         "default_root_dir": os.devnull,
         "detect_anomaly": bool(OmegaConf.select(config, "debug.detect_anomaly")),
         "log_every_n_steps": 1,
-        # The recorder validates. With these values, EarlyStopping acts after each validation
+        # The recorder runs validation. With these values, EarlyStopping runs after each validation
         # instead of waiting for the end of the only epoch.
         "val_check_interval": 1,
         "check_val_every_n_epoch": None,

@@ -1,5 +1,6 @@
 """Synthetic tasks: sequences of any length, generated from a seed, with answers that are scored.
 
-Each answer follows from the tokens before it. In the example of each module, `|` precedes an
-answer: the rest of the sequence or, in flip_flop and mqar, which have several answers, one token.
+Each answer follows from the tokens before it. In each module's example, `|` marks the start of an
+answer. The answer is the rest of the sequence, except in flip_flop and mqar: their sequences have
+several answers of one token each.
 """

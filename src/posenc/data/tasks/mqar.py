@@ -39,7 +39,7 @@ class AssociativeRecall(Task):
         super().__post_init__()
         if (self.keys is None) != (self.values is None):
             raise ValueError(
-                f"keys={self.keys} and values={self.values}: set both or neither to null"
+                f"keys={self.keys} and values={self.values}: set both to null, or neither"
             )
         if any(n is not None and n < 2 for n in (self.keys, self.values)) or self.power <= 0:
             raise ValueError(

@@ -23,9 +23,10 @@ PROBE = f"def f(x):\n    return internationalization_of_42_names(x) + {24 * 'a'}
 MAX_PROBE_SECONDS = 0.2
 """The CPU time within which PROBE must be encoded; published tokenizers take milliseconds."""
 STEP_GROWTH = {"ByteLevel": 4, "Precompiled": 10}
-"""The largest growth factor of each step, other than Replace, that can lengthen a text repeatedly.
+"""Type of step -> the largest factor by which it lengthens a text each time it is applied.
 
-Unicode normalization is not among them: applying it again changes nothing.
+Replace is handled separately. Unicode normalization is not listed, because applying it again
+changes nothing.
 """
 
 
@@ -104,15 +105,15 @@ def _growth(step: dict[str, Any]) -> float:
 
 @contextmanager
 def _without_panic_messages() -> Iterator[None]:
-    """Delay what is written to stderr (file descriptor 2), and discard it after a panic."""
+    """Buffer the output to stderr (file descriptor 2), and discard it after a panic."""
     try:
         stderr = os.dup(2)
     except OSError:  # there is no stderr
         yield
         return
     panicked = False
-    with tempfile.TemporaryFile() as delayed:
-        os.dup2(delayed.fileno(), 2)
+    with tempfile.TemporaryFile() as buffer:
+        os.dup2(buffer.fileno(), 2)
         try:
             yield
         except BaseException as error:
@@ -121,6 +122,6 @@ def _without_panic_messages() -> Iterator[None]:
         finally:
             os.dup2(stderr, 2)
             os.close(stderr)
-            delayed.seek(0)
-            if not panicked and (text := delayed.read()):  # from another thread
+            buffer.seek(0)
+            if not panicked and (text := buffer.read()):  # from another thread
                 os.write(2, text)

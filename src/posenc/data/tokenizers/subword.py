@@ -121,8 +121,7 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
         tokenizer = load_library_tokenizer(file.read_text(encoding="utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"tokenizer.path: '{path}' is not a file of the `tokenizers` library that posenc can"
-            f" use: {error}"
+            f"tokenizer.path: '{path}' is not a tokenizer.json that posenc can use: {error}"
         ) from None
     vocabulary = tokenizer.get_vocab()
     if eos_token not in vocabulary:

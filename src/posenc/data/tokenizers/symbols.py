@@ -1,4 +1,4 @@
-"""A vocabulary of named symbols, defined by a task; `word.py` shares its functions."""
+"""A vocabulary of named symbols, defined by a task; `word.py` reuses its functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self

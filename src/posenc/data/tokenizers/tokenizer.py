@@ -34,7 +34,7 @@ class Tokenizer(ABC):
         """Yield the ids of all documents in arrays of any size; `eos_id` ends every document."""
 
     def expected_tokens(self, documents: Iterable[str]) -> int:
-        """Return the number of tokens of all documents."""
+        """Return the number of tokens in all documents."""
         return sum(map(len, self.encode_documents(documents)))
 
     def encode(self, text: str) -> list[int]:
@@ -119,7 +119,7 @@ class TokenizerTrainer(ABC):
         """Return the vocabulary size to expect on `corpus`, or None if it is unknown."""
 
     def expected_tokens(self, documents: Iterable[str]) -> int | None:
-        """Return the approximate number of tokens of all documents, or None if it is unknown."""
+        """Return the approximate number of tokens in all documents, or None if it is unknown."""
         return None
 
     @abstractmethod

@@ -48,7 +48,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return the figure of Su's frequencies and every other one that applies to an encoding."""
+    """Return the figure of Su's frequencies and each figure that applies to some encoding."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),

@@ -158,15 +158,15 @@ def _finding(results: Mapping[str, PropertyValues]) -> str:
     if shortest == longest:
         return f"{text}."
     return (
-        f"{text}, which decays fastest, and the nearest {short_number(longest)} in that of"
-        f" {_labels(windows, longest)}, which decays slowest."
+        f"{text}, which decays fastest; for {_labels(windows, longest)}, which decays slowest, it"
+        f" would be the nearest {short_number(longest)}."
     )
 
 
 def _labels(windows: Mapping[str, float], size: float) -> str:
     """Return the first encoding with this window, and the number of others."""
     first, *others = (label for label, window in windows.items() if window == size)
-    return f"{first} (and of {plural(len(others), 'other')})" if others else first
+    return f"{first} (and {plural(len(others), 'other')})" if others else first
 
 
 def measure(inspected: InspectedEncoding) -> PropertyValues:

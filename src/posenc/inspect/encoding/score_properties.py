@@ -44,7 +44,7 @@ WINDOW_NAMES = ["narrowest window", "widest window"]
 def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure how much scores, and inner products of vectors, change if all positions shift."""
     if not inspected.has_1d_positions:
-        raise NotApplicableError("nodes of a graph have no positions to shift")
+        raise NotApplicableError("coordinates are not positions in a sequence")
     tokens = min(SHIFTED_TOKENS, (inspected.max_length or SHIFTED_TOKENS) // 2)
     pos = inspected.positions(tokens)
     last = int(pos.max())

@@ -55,7 +55,7 @@ def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Cha
         caption=(
             "Means over the queries in the second half of windows of L, and over the queries beyond"
             " L in longer windows. The dashed line is the training length. If a head behaves the"
-            " same at both lengths, its curves in both panels are equal. Weights below"
+            " same at both lengths, its curves in the two panels are identical. Weights below"
             f" {MIN_DRAWN_WEIGHT:g} are not drawn."
         ),
         csv=records_csv(rows),

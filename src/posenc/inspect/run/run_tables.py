@@ -29,9 +29,9 @@ HEADS_NOTE = (
     " mean distance of attention, in tokens. first, self, previous, beyond: the fraction of"
     " attention on the first token of the window, the query's token, the token before it, and"
     " tokens at distances of L or more. shift: the total variation distance (0 to 1) between the"
-    " attention to the nearest L/2 tokens in these windows and in windows of L (half a window if it"
-    " is shorter than L), each normalized to 1, so that attention that only spreads over more keys"
-    " does not count as a shift."
+    " attention to the nearest L/2 tokens (half a window, if windows are shorter than L) in these"
+    " windows and in windows of L, each normalized to sum to 1, so that attention merely spreading"
+    " over more keys does not count as a shift."
 )
 SCORES_NOTE = (
     "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
