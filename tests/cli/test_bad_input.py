@@ -50,7 +50,7 @@ def error_of(
             ["+optimizer.foreach=...", "YAML file omits"],
         ),
         (["callbacks.early_stopping.patience=3"], ["add callbacks=early_stopping"]),
-        (["optimizer={_target_:torch.optim.RAdam}"], ["FOLDER/optimizer/NAME.yaml"]),
+        (["optimizer={_target_:torch.optim.RAdam}"], ["DIR/optimizer/NAME.yaml"]),
         (["train_length=long"], ["train_length='long'", "integer"]),
         (["model.heads=5"], ["heads=5 does not divide width=32"]),
         (["model.heads=32", "encoding=rope"], ["even number of channels", "model.heads"]),

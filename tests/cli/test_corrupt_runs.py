@@ -394,9 +394,12 @@ def test_a_file_with_invalid_contents_is_named(tmp_path: Path, name: str, text: 
         ({"peak_memory_mb": 0}, "invalid: peak_memory_mb"),
         ({"swap": "\x07"}, "invalid: swap"),
         ({"data_name": "\ufffe"}, "invalid: data_name"),
-        ({"loss": 1.5 + 1e-7}, "a loss contradicts the sum"),
-        ({"perplexity": exp(1.5 + 1e-7)}, "a perplexity contradicts the sum"),
-        ({"perplexity_per_word": -1.0, "words": 3}, "a perplexity_per_word contradicts the sum"),
+        ({"loss": 1.5 + 1e-7}, "a loss is inconsistent with the sum"),
+        ({"perplexity": exp(1.5 + 1e-7)}, "a perplexity is inconsistent with the sum"),
+        (
+            {"perplexity_per_word": -1.0, "words": 3},
+            "a perplexity_per_word is inconsistent with the sum",
+        ),
     ],
 )
 def test_an_evaluation_row_with_an_impossible_value_is_an_error(
@@ -448,7 +451,7 @@ def test_different_tokens_with_the_same_fingerprint_are_not_evaluated_as_the_sam
     contents = {"rows": [{**row, "tokens_hash": "0" * 16} for row in rows]}
     finished.evaluation_file.write_text(json.dumps(contents))
     assert main(["evaluate", f"run={finished.path}"]) == 1
-    assert "the fingerprint" in capsys.readouterr().err
+    assert "its fingerprint" in capsys.readouterr().err
     finished.evaluation_file.unlink()
     assert main(["evaluate", f"run={finished.path}"]) == 0
     assert [row["loss"] for row in finished.rows()] == [row["loss"] for row in rows]

@@ -68,7 +68,7 @@ def test_the_checkpoint_of_another_training_of_the_run_is_not_evaluated(
     last.path.unlink()
     save_checkpoint(finished.checkpoints, last.step, lambda path: torch.save(contents, path))
     assert main(["evaluate", f"run={finished.path}", "evaluation.lengths=[24]"]) == 1
-    assert "is not the checkpoint with which" in " ".join(capsys.readouterr().err.split())
+    assert "is not the final checkpoint of" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_resumed_run_uses_the_kernel_of_the_new_command(

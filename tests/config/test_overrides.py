@@ -40,5 +40,5 @@ def test_keys_of_the_whole_sweep_have_one_value() -> None:
 
 def test_a_key_must_not_have_both_an_interval_and_a_value() -> None:
     words = ["optimizer.learning_rate=interval(1e-3,1e-2)", "++optimizer.learning_rate=5"]
-    with pytest.raises(ConfigError, match=r"\+\+optimizer.learning_rate=5: the same key"):
+    with pytest.raises(ConfigError, match=r"\+\+optimizer.learning_rate=5: this key"):
         split_intervals(words)

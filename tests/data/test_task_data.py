@@ -224,7 +224,7 @@ def _run_config() -> DictConfig:
             ByteTokenizer(),
             r"data\.vocab_size=64.*null",
         ),
-        (Copy(examples=1, alphabet_size=4), SymbolTokenizer("abc"), "6 symbols.*on 3"),
+        (Copy(examples=1, alphabet_size=4), SymbolTokenizer("abc"), "6 symbols.*the 3"),
         (
             Passkey(examples=1, vocab_size=None, filler_length=999, marker_length=2, key_length=3),
             ByteTokenizer(),

@@ -166,9 +166,9 @@ def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
         "at 128 tokens were scored on different tokens" in n for n in value_notes(PERPLEXITY, rows)
     )
     seeds = dict(results.setup)["Seeds"]
-    assert seeds.startswith("1, 2; left out") and seeds.endswith(": seed 2 of rope")
+    assert seeds.startswith("1, 2; excluded") and seeds.endswith(": seed 2 of rope")
     (line, *_) = results.conclusions
-    assert "lowest with yarn at 64 tokens" in line
+    assert "lowest for yarn at 64 tokens" in line
     assert "The values at 128 tokens cannot be compared" in line
 
     console = Console(file=(output := io.StringIO()), width=100)

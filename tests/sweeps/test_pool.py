@@ -107,7 +107,7 @@ def test_a_crash_without_a_status_is_recorded_with_the_last_line_of_its_log(
     run = fake_run("crash", "crash")
     launch(fake_job, run)
     assert run.status().state == "failed"
-    assert run.status().error == "its process ended with exit code 1: boom: [no] such thing"
+    assert run.status().error == "its process exited with code 1: boom: [no] such thing"
     assert run.log_file.read_text() == "working on crash\nboom: [no] such thing\n"
 
 

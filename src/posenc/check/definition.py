@@ -50,7 +50,7 @@ def has_description(under_test: EncodingUnderTest) -> Result:
 
 
 def omits_model_hyperparameters(under_test: EncodingUnderTest) -> Result:
-    """the YAML does not repeat model hyperparameters"""
+    """the YAML sets no model hyperparameter"""
     settings = walk(OmegaConf.to_container(under_test.config.encoding))
     keys = sorted(MODEL_HYPERPARAMETERS & {path.rpartition(".")[2] for path, _ in settings})
     if keys:

@@ -169,9 +169,7 @@ def _check_node(
     ]
     if missing and not is_partial:
         if missing[0] == next(iter(parameters)) and get_origin(annotation) is Callable:
-            raise ConfigError(
-                f"{name}: posenc supplies the argument {missing[0]}; set {name}._partial_=true"
-            )
+            raise ConfigError(f"{name}: posenc supplies {missing[0]}; set {name}._partial_=true")
         raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
 
 
