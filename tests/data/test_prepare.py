@@ -254,9 +254,9 @@ def test_contents_are_verified_once_and_after_a_change(
 ) -> None:
     folder = prepare(list_corpus(train=["some text"]), ByteTokenizer(), tmp_path, _report).folder
     verified: list[str] = []
-    digest = prepared_files._digest
+    digest = prepared_files.file_sha256
     monkeypatch.setattr(
-        prepared_files, "_digest", lambda file: (verified.append(file.name), digest(file))[1]
+        prepared_files, "file_sha256", lambda file: (verified.append(file.name), digest(file))[1]
     )
     TokenizedData(folder)
     assert verified == []

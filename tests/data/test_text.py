@@ -91,6 +91,12 @@ def test_many_documents_are_assigned_whole(folder: Path) -> None:
     assert other.split_digest("validation") != corpus.split_digest("validation")
 
 
+def test_a_dictionary_encoded_column_is_text(folder: Path) -> None:
+    column = pa.array(["a b", "c", "a b"]).dictionary_encode()
+    pq.write_table(pa.table({"text": column}), folder / "encoded.parquet")
+    assert list(TextCorpus(train="encoded.parquet").documents("train")) == ["a b", "c", "a b"]
+
+
 def test_rows_without_text_do_not_count_as_documents(folder: Path) -> None:
     texts = [f"a text of {number}\n" for number in range(100)] + [None, " "] * 100
     pq.write_table(pa.table({"text": texts}), folder / "gaps.parquet")

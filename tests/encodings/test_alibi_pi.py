@@ -76,7 +76,7 @@ def test_an_inner_window_keeps_its_size() -> None:
 def test_a_swap_keeps_the_learned_slopes(factor: float | None) -> None:
     config = composed("encoding=alibi", "encoding.trainable=true", "train_length=16")
     config.modules = []
-    trained = build_encoding(config, [])
+    trained = build_encoding(config)
     with torch.no_grad():
         for parameter in trained.parameters():
             parameter.mul_(1.75)
@@ -119,4 +119,4 @@ def test_swapping_rope_for_alibi_pi_is_a_config_error() -> None:
     ((name, swap),) = evaluation_swaps(config).items()
     assert name is not None and swap is not None
     with pytest.raises(ConfigError, match="inner=Rope must be ALiBi"):
-        swap_encoding(build_encoding(config, []), config, name, swap, 40)
+        swap_encoding(build_encoding(config), config, name, swap, 40)

@@ -543,29 +543,26 @@ Configured = Callable[..., DictConfig]
 def test_dape_has_the_limitations_of_its_inner_encoding(
     name: str, shift_invariant: bool, configured: Configured
 ) -> None:
-    encoding = build_encoding(configured(f"encoding={name}"), [])
+    encoding = build_encoding(configured(f"encoding={name}"))
     assert ("shift_invariant" not in encoding.limitations) == shift_invariant
 
 
 def test_dapes_inner_encoding_is_configurable(configured: Configured) -> None:
-    trainable = build_encoding(
-        configured("encoding=dape_alibi", "encoding.inner.trainable=true"), []
-    )
+    trainable = build_encoding(configured("encoding=dape_alibi", "encoding.inner.trainable=true"))
     assert isinstance(trainable, Dape) and isinstance(trainable.static_encoding(1), Alibi)
     assert len(list(trainable.inner.parameters())) == 2
     other = build_encoding(
         configured(
             "encoding=dape_alibi", "encoding@encoding.inner=t5", "encoding.inner.num_buckets=16"
-        ),
-        [],
+        )
     )
     assert isinstance(other, Dape) and isinstance(other.static_encoding(0), T5)
     with pytest.raises(ConfigError, match="inner=Rope uses rotate"):
-        build_encoding(configured("encoding=dape_alibi", "encoding@encoding.inner=rope"), [])
+        build_encoding(configured("encoding=dape_alibi", "encoding@encoding.inner=rope"))
 
 
 def test_cable_is_fox_with_opposite_gates(configured: Configured) -> None:
-    fox, cable = (build_encoding(configured(f"encoding={name}"), []) for name in ("fox", "cable"))
+    fox, cable = (build_encoding(configured(f"encoding={name}")) for name in ("fox", "cable"))
     assert isinstance(fox, Fox) and isinstance(cable, Fox)
     cable.weight.data.neg_()
     inputs = random_inputs(fox.geometry, 12)

@@ -45,7 +45,7 @@ def queries_and_keys() -> tuple[Tensor, Tensor]:
 
 def hybrid(configured: Configured, name: str, *overrides: str) -> Encoding:
     arguments = [f"encoding={name}", f"train_length={TRAIN_LENGTH}", *MODEL_OVERRIDES, *overrides]
-    return build_encoding(configured(*arguments), [])
+    return build_encoding(configured(*arguments))
 
 
 def assert_layer(

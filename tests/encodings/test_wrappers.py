@@ -474,8 +474,8 @@ def test_inner_encodings_and_their_parameters_are_chosen_by_overrides(
         "encoding/spectrum@encoding.second.spectrum=yarn",
         "encoding.every=4",
     )
-    encoding = build_encoding(config, [])
+    encoding = build_encoding(config)
     first, second = encoding.at_layer(0), encoding.at_layer(3)
     assert first.window() == 7 and first.overrides("bias") and isinstance(second, Rope)
     with pytest.raises(ConfigError, match=r"encoding.first.siz.*nearest: size"):
-        build_encoding(configured("encoding=rnope_swa", "+encoding.first.siz=7"), [])
+        build_encoding(configured("encoding=rnope_swa", "+encoding.first.siz=7"))

@@ -23,7 +23,7 @@ MakeEncoding = Callable[..., Encoding]
 
 @pytest.fixture
 def make_encoding(configured: Callable[..., DictConfig]) -> MakeEncoding:
-    return lambda *overrides: build_encoding(configured(*overrides), [])
+    return lambda *overrides: build_encoding(configured(*overrides))
 
 
 def random_heads(seed: int) -> Tensor:

@@ -68,6 +68,6 @@ def measure_untrained(
         for length in (TRAIN_LENGTH, 3 * TRAIN_LENGTH)
         if length <= limit
     }
-    initial = build_encoding(config, [])
+    initial = build_encoding(config)
     run = TrainedRun(model, initial, VOCABULARY, windows, SENTENCE, precision)
     return measure_run(run, lambda message: None)

@@ -44,7 +44,7 @@ def test_parameters_are_listed_before_and_after_training(
     configured: Callable[..., DictConfig],
 ) -> None:
     config = configured("encoding=t5")
-    initial, trained = build_encoding(config, []), build_encoding(config, [])
+    initial, trained = build_encoding(config), build_encoding(config)
     with torch.no_grad():
         trained.get_parameter("table")[3, 2] += 1
     rows = parameter_rows(initial, trained, TRAIN_LENGTH)
@@ -58,7 +58,7 @@ def test_trainable_frequencies_are_in_radians_per_token(
     configured: Callable[..., DictConfig],
 ) -> None:
     config = configured("encoding=rope", "encoding.trainable=true")
-    initial, trained = build_encoding(config, []), build_encoding(config, [])
+    initial, trained = build_encoding(config), build_encoding(config)
     with torch.no_grad():
         trained.get_parameter("sinusoids.offset").add_(0.25)
     rows = [
@@ -72,7 +72,7 @@ def test_trainable_frequencies_are_in_radians_per_token(
 
 
 def test_a_large_table_is_summarized_by_norms(configured: Callable[..., DictConfig]) -> None:
-    encoding = build_encoding(configured("encoding=learned", "train_length=64"), [])
+    encoding = build_encoding(configured("encoding=learned", "train_length=64"))
     with torch.no_grad():
         encoding.get_parameter("table")[5] = 0.5
     rows = parameter_rows(encoding, encoding, 64)

@@ -34,24 +34,24 @@ def test_an_encoding_larger_than_the_memory_is_rejected_before_it_is_allocated(
 ) -> None:
     config = compose_job([*small_job, *overrides], composer())
     with pytest.raises(ConfigError, match="GB of memory; use smaller values"):
-        build_encoding(config, [])
+        build_encoding(config)
 
 
 def test_the_tensors_of_an_encoding_are_counted_together(small_job: list[str], memory: int) -> None:
     overrides = ["encoding=path", "encoding.rank=2500"]  # two tensors of 0.64 MB each
     config = compose_job([*small_job, *overrides], composer())
     with pytest.raises(ConfigError, match="GB of memory"):
-        build_encoding(config, [])
-    assert build_encoding(compose_job([*small_job, "encoding=path"], composer()), [])
+        build_encoding(config)
+    assert build_encoding(compose_job([*small_job, "encoding=path"], composer()))
 
 
 def test_the_memory_limit_changes_no_parameter(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = compose_job([*small_job, "encoding=grape_a"], composer())
-    limited = build_encoding(config, []).state_dict()
+    limited = build_encoding(config).state_dict()
     monkeypatch.setattr(build, "ALLOCATING_FUNCTIONS", set())
-    unlimited = build_encoding(config, []).state_dict()
+    unlimited = build_encoding(config).state_dict()
     assert limited and all(torch.equal(limited[name], unlimited[name]) for name in limited)
 
 
@@ -66,7 +66,7 @@ def test_settings_of_torch_that_an_encoding_changes_are_restored(
         initialize(*args, **kwargs)
 
     monkeypatch.setattr(Alibi, "__init__", with_another_dtype)
-    build_encoding(compose_job([*small_job, "encoding=alibi"], composer()), [])
+    build_encoding(compose_job([*small_job, "encoding=alibi"], composer()))
     assert torch.get_default_dtype() == torch.float32
 
 

@@ -38,7 +38,7 @@ def test_attention_equals_that_of_qwen3(configured: Configured, kernel: str) -> 
         ours.get_parameter("q_norm").copy_(theirs.q_norm.weight)
         ours.get_parameter("k_norm").copy_(theirs.k_norm.weight)
     overrides = [f"model.width={WIDTH}", f"model.heads={HEADS}", "encoding.layout=half"]
-    encoding = build_encoding(configured("encoding=rope", *overrides), [])
+    encoding = build_encoding(configured("encoding=rope", *overrides))
     x, positions = torch.randn(1, LENGTH, WIDTH), torch.arange(LENGTH)
     mask = torch.full((LENGTH, LENGTH), -torch.inf).triu(1)[None, None]
     angles = Qwen3RotaryEmbedding(settings)(x, positions[None])

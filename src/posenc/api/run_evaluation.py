@@ -59,7 +59,7 @@ def build_evaluation(
         request.evaluation.protocols = ["tasks"]
     config.evaluation = request.evaluation
     check_settings(config)
-    encoding = build_encoding(config, list(config.modules))
+    encoding = build_encoding(config)
     swapped = validate_evaluation(config, encoding)
     kernel = supported_kernel(config, [encoding, *swapped], select_device(config))
     check_identity(config)

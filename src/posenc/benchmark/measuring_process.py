@@ -137,7 +137,7 @@ class BenchmarkedAttention:
 
     def __init__(self, config: DictConfig) -> None:
         self.device, self.precision = select_device(config), config.precision
-        encoding = build_encoding(config, list(config.modules)).to(self.device)
+        encoding = build_encoding(config).to(self.device)
         self.kernel, self.layer = kernel_function(config.kernel), encoding.at_layer(0)
         sequences, _ = sequences_per_step(config)
         geometry, length = encoding.geometry, config.train_length

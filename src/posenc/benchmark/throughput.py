@@ -100,7 +100,7 @@ class ThisMachine(Machine):
         weights of the timed layers exceed this machine's memory.
         """
         config = copy.deepcopy(config)
-        encodings = layer_encodings(build_encoding(config, list(config.modules)))
+        encodings = layer_encodings(build_encoding(config))
         if all(encoding is encodings[0] for encoding in encodings):
             config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())

@@ -169,7 +169,7 @@ def saved_activation_bytes(
     number of sequences, and tracing the many blocks of a large batch takes seconds. Raises
     DataDependentOutputException if the encoding branches on values.
     """
-    encoding = build_encoding(config, list(config.modules))
+    encoding = build_encoding(config)
     device = torch.device("cuda" if gpu else "cpu")
     choices = layer_choices(config.kernel, encoding, device, attention_dtype(config.precision))
     in_blocks = any(choice.name == "blocks" for choice in choices)

@@ -93,7 +93,7 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
     check_accelerator(config)
     validate_optimizer(config)
     device, dtype = select_device(config), attention_dtype(config.precision)
-    verify(config, build_encoding(config, list(config.modules)), verified)
+    verify(config, build_encoding(config), verified)
     validate_model(config, config.vocab_size, verified)
     model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()

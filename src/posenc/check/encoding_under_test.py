@@ -106,7 +106,7 @@ class EncodingUnderTest:
     def build_encoding(self, changes: Changes) -> Encoding:
         """Return a new encoding in float32; raises ConfigError like `build_model`."""
         config = self._changed_config(changes)
-        encoding = build_encoding(config, list(config.modules))
+        encoding = build_encoding(config)
         perturb_zero_parameters(encoding)
         return encoding.eval()
 

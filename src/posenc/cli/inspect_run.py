@@ -84,7 +84,7 @@ def _load_run(
         windows[length] = data.validation_batch(length, request.windows * length)[0]
     return TrainedRun(
         model=model,
-        initial_encoding=build_encoding(config, list(config.modules)),
+        initial_encoding=build_encoding(config),
         vocab_size=data.vocab_size,
         windows=windows,
         sentence=_sentence(data, request.sentence, model.encoding),

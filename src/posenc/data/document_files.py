@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posenc.config.errors import ConfigError
+from posenc.runs.files import file_sha256
 
 _BATCH_ROWS = 32
 
@@ -49,8 +50,7 @@ class DocumentFile(ABC):
         return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _content_digest(self) -> str:
-        with self.path.open("rb") as file:
-            return file_digest(file, "sha256").hexdigest()
+        return file_sha256(self.path)
 
     def _missing_column_error(self, label: str, columns: list[str]) -> ConfigError:
         return ConfigError(
@@ -139,7 +139,8 @@ class ParquetFile(DocumentFile):
                 f"{self.label} has {count} columns named '{column}'; rename all but one"
             )
         dtype = schema.field(column).type
-        if not (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
+        values = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+        if not (pa.types.is_string(values) or pa.types.is_large_string(values)):
             raise ConfigError(f"{self.label}: column '{column}' has type {dtype}, not string")
 
     def documents(self) -> Iterator[str]:

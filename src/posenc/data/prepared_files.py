@@ -6,7 +6,6 @@ timestamps have changed; `.verified-<machine>.json` in the corpus's folder recor
 timestamps of the verified files.
 """
 
-import hashlib
 import json
 import platform
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from posenc.config.errors import RunError, abbreviate, describe_error
 from posenc.config.values import matches_type
 from posenc.data.corpus import json_digest
-from posenc.runs.files import is_sparse, read_json, read_text, write_json
+from posenc.runs.files import file_sha256, is_sparse, read_json, read_text, write_json
 
 META_TYPES: dict[str, Any] = {
     "name": str,
@@ -45,7 +44,7 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 def _file_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file in a folder, by name."""
-    return {file.name: _digest(file) for file in sorted(folder.iterdir())}
+    return {file.name: file_sha256(file) for file in sorted(folder.iterdir())}
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
     if _read_record(record) == states:
         return None
     for name, digest in digests.items():
-        if _digest(folder / name) != digest:
+        if file_sha256(folder / name) != digest:
             return f"the contents of {name} have changed since the corpus was prepared"
     for name in sizes:
         highest = int(np.memmap(folder / name, dtype=meta["dtype"], mode="r").max())
@@ -133,11 +132,6 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
             )
     _write_record(record, states)
     return None
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _read_record(file: Path) -> Any:

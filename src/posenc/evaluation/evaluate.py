@@ -103,7 +103,7 @@ def load_model(
 
     Raises RunError if there is no intact checkpoint of the last step, or if a weight is not finite.
     """
-    encoding = build_encoding(config, list(config.modules))
+    encoding = build_encoding(config)
     kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
     with torch.random.fork_rng(devices=[]):
@@ -193,7 +193,7 @@ def _load(
     exhausts the machine's memory.
     """
     weights = checkpoint.weights(config.planned.hash)
-    encoding = encoding or build_encoding(config, list(config.get("modules") or []))
+    encoding = encoding or build_encoding(config)
     expected = _shapes(build_meta_model(config, vocab_size, encoding).state_dict())
     if wrong := sorted(dict(expected.items() ^ _shapes(weights).items())):
         raise checkpoint.load_error(ValueError(f"it does not fit the model: {wrong[0]}"))

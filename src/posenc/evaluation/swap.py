@@ -58,7 +58,7 @@ def swap_encoding(
 
     `progress` is the fraction of training after which `trained` has these parameters.
     """
-    encoding = build_encoding(swapped_config(config, name, swap, length), list(config.modules))
+    encoding = build_encoding(swapped_config(config, name, swap, length))
     prefix = "inner." if _is_wrapper(swap, config) else ""
     state = {f"{prefix}{key}": value for key, value in trained.state_dict().items()}
     encoding.load_state_dict(state, strict=True)

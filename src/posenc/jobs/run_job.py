@@ -122,7 +122,7 @@ def _run(
     check_settings(config)
     check(config.encoding, name="encoding", modules=modules)
     check_identity(config)
-    encoding = build_encoding(config, modules)
+    encoding = build_encoding(config)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
     data = build_data(config, log.info)
     if data.fingerprint != config.planned.fingerprint:

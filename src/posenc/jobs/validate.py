@@ -49,7 +49,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
         build_callbacks(config)
         build_profiler(config, Path(config.outputs_dir))
     build_tracker(config)
-    encoding = build_encoding(config, modules)
+    encoding = build_encoding(config)
     verify(config, encoding, set() if verified is None else verified)
     _validate_strategy(config, encoding)
     for evaluated in [encoding, *validate_evaluation(config, encoding)]:
@@ -158,7 +158,7 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> list[Encoding
     check_protocols(config)
     evaluated_steps(config)
     swapped_encodings: list[Encoding] = []
-    modules, lengths = list(config.modules), evaluation_lengths(config)
+    lengths = evaluation_lengths(config)
     for name, swap in evaluation_swaps(config).items():
         if name is None or swap is None:
             _validate_lengths(config, encoding)
@@ -166,7 +166,7 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> list[Encoding
         for length in lengths:
             swapped = swapped_config(config, name, swap, length)
             try:
-                swapped_encoding = build_encoding(swapped, modules)
+                swapped_encoding = build_encoding(swapped)
             except ConfigError as error:
                 raise ConfigError(f"evaluation/swap={name}: {error}") from None
             _validate_lengths(swapped, swapped_encoding)

@@ -46,7 +46,7 @@ def build_model(
     is used instead of the kernel of `config`. Raises ConfigError for parameters that the model or
     the encoding rejects, such as a number of heads that does not divide the width.
     """
-    encoding = encoding or build_encoding(config, list(config.get("modules") or []))
+    encoding = encoding or build_encoding(config)
     model = _build_decoder(config, vocab_size, encoding, kernel or config.kernel)
     initialize(model, config.seed)
     return model
@@ -59,7 +59,7 @@ def build_meta_model(
 
     `encoding` is the encoding of `config`, if the caller has already built it.
     """
-    encoding = encoding or build_encoding(config, list(config.modules))
+    encoding = encoding or build_encoding(config)
     with torch.device("meta"):
         return _build_decoder(config, vocab_size, encoding, config.kernel)
 
@@ -86,12 +86,13 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kern
 
 
 @fixed_numerics()
-def build_encoding(config: DictConfig, modules: list[str]) -> Encoding:
+def build_encoding(config: DictConfig) -> Encoding:
     """Return the encoding, with parameters initialized from the run's seed.
 
     Settings of torch that its code changes, such as the default dtype, are restored. Raises
     ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
+    modules = list(config.get("modules") or [])
     check(config.model, name="model", modules=modules)
     try:
         geometry = Geometry(

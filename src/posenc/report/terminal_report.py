@@ -11,11 +11,11 @@ from rich.text import Text
 
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
-from posenc.report.curve_set import CurveSet, describe_lengths
+from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
-from posenc.report.result_rows import ResultRow, ResultSet
+from posenc.report.result_rows import RankedPoint, ResultRow, ResultSet
 from posenc.report.result_tables import incomparable_note, unequal_seeds_note
 from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
@@ -143,10 +143,7 @@ def _swap_table(swapped: Sequence[ResultSet]) -> Table:
     grid = []
     for name, option in dict.fromkeys(key[:2] for key in values):
         cells = [values.get((name, option, p), {}).get(length) for p in parameters]
-        shown = [
-            Cell(curves.quantity.format_mean(v.point), best=v.best) if v else Cell(None)
-            for v in cells
-        ]
+        shown = [_cell(curves.quantity, value) for value in cells]
         grid.append([f"{name} {option}" if len(swapped) > 1 else option, *shown])
     columns = [
         Column("swap", align="left"),
@@ -188,10 +185,7 @@ def _table_at_lengths(
     grid = []
     for row in rows:
         values = [row.values.get(x) for x in lengths]
-        cells = [
-            Cell(quantity.format_mean(value.point), best=value.best) if value else Cell(None)
-            for value in values
-        ]
+        cells = [_cell(quantity, value) for value in values]
         grid.append([row.curve.label, *cells])
     if curves.best_ngram:
         order, perplexity = curves.best_ngram
@@ -218,3 +212,7 @@ def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
         grid.add_row(" -", Text(line))
     console.print(grid)
     console.print()
+
+
+def _cell(quantity: DisplayedQuantity, value: RankedPoint | None) -> Cell:
+    return Cell(quantity.format_mean(value.point), best=value.best) if value else Cell(None)

@@ -24,10 +24,7 @@ MAX_NESTED_FOLDERS = 50
 """The maximum depth of a run's folders; `shutil.rmtree` and others fail at about 1,000 levels."""
 MIN_SPARSE_FILE_BYTES = 2**30
 """Smaller files are not checked for holes."""
-READ_ONLY_MESSAGE = (
-    "the file system has become read-only, perhaps after a disk error; make it writable and rerun"
-    " the same command"
-)
+READ_ONLY_MESSAGE = "the file system has become read-only; make it writable and rerun the command"
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -234,6 +231,12 @@ def open_for_append(path: Path) -> BinaryIO:
         return os.fdopen(open_regular(path, flags), "ab")
     except NotRegularFileError as error:
         raise NotRegularFileError(f"{path} is {error}; delete it or move it elsewhere") from None
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flush_to_disk(path: Path) -> None:

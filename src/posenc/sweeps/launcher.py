@@ -1,6 +1,5 @@
 """The interface of launchers; the config group `hydra/launcher` selects a sweep's launcher."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from rich.console import Console
 
 from posenc.config.errors import ConfigError
 from posenc.jobs.frozen_code import freeze_code
+from posenc.runs.files import file_sha256
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
@@ -59,7 +59,7 @@ class PlannedRun:
 def config_file_digest(run: RunDirectory) -> str | None:
     """Return a hash of the contents of a run's `config.yaml`; None if there is none."""
     try:
-        return hashlib.sha256(run.config_file.read_bytes()).hexdigest()
+        return file_sha256(run.config_file)
     except FileNotFoundError:
         return None
 

@@ -4,7 +4,6 @@ A run resumes from `step-<optimizer steps>-<digest>.ckpt`. `weights-<optimizer s
 contains only the weights, for evaluating a model from before the end of its training.
 """
 
-import hashlib
 import logging
 import os
 import re
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 
 from posenc.config.errors import RunError, first_line
-from posenc.runs.files import RowsDigest, is_sparse
+from posenc.runs.files import RowsDigest, file_sha256, is_sparse
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.pickle_size import check_checkpoint
 
@@ -58,7 +57,7 @@ class Checkpoint:
         """Return whether the contents of the file match the digest in its name."""
         if not self.path.is_file() or is_sparse(self.path):
             return False
-        return _digest(self.path) == self.digest
+        return file_sha256(self.path)[:16] == self.digest
 
     def load(self, run_hash: str | None = None, *, mmap: bool = False) -> dict[str, Any]:
         """Return the contents, loaded without running code from the file.
@@ -238,7 +237,7 @@ def _write_file(folder: Path, prefix: str, step: int, write: Callable[[Path], No
         write(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        digest = _digest(temporary)
+        digest = file_sha256(temporary)[:16]
         checkpoint = Checkpoint(folder / f"{prefix}-{step:09d}-{digest}.ckpt", step, digest)
         os.replace(temporary, checkpoint.path)
     finally:
@@ -255,8 +254,3 @@ def _list_files(folder: Path, prefix: str) -> list[Checkpoint]:
         with suppress(FileNotFoundError):  # the run has deleted it since
             modified[file] = file.path.lstat().st_mtime_ns
     return sorted(modified, key=lambda file: (file.step, modified[file]), reverse=True)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -73,7 +73,7 @@ class InspectedEncoding:
         config = copy.deepcopy(self.config)
         for key, value in changes.items():
             OmegaConf.update(config, key, value)
-        encoding = build_encoding(config, list(config.modules)).double().eval()
+        encoding = build_encoding(config).double().eval()
         perturb_zero_parameters(encoding)
         return encoding
 
