@@ -196,7 +196,7 @@ def test_a_custom_swap_without_a_target_gives_one_error_message(
         (["encoding=nope"], "swap=pi: NoPE has no spectrum to replace"),
         (["encoding=rope", "encoding.trainable=true"], "trainable=true"),
         (["encoding=rope", "encoding/spectrum=power"], "only the geometric spectrum can be scaled"),
-        (["encoding=drope"], "no effect on DroPE"),
+        (["encoding=drope"], "Drope drops its spectrum"),
     ],
 )
 def test_a_swap_that_the_encoding_does_not_support_is_an_error_before_training(

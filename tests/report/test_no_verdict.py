@@ -5,6 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
+
+from posenc.config.overrides import parse
+from posenc.report.claim_parser import parse_claims
+from posenc.report.run_samples import evaluate_command
 
 CLAIM = """
 - statement: a is below b
@@ -112,6 +117,12 @@ def test_the_command_for_missing_fixed_targets_repeats_the_evaluated_lengths(too
     claim = CLAIM.replace("alibi, length: L", changed)
     reason = reason_of(tools, "not measured", runs, claim)
     assert "'evaluation.lengths=[64,128]' evaluation.targets=16" in reason
+
+
+def test_the_command_for_a_run_in_the_home_directory_can_be_parsed(tools: Any) -> None:
+    (value,) = parse_claims(yaml.safe_load(CLAIM))[0].clauses[0].left.values
+    command = evaluate_command("~/outputs/e/a run", sides(tools)[0], value, 64)
+    assert parse(shlex.split(command)[2:])[0].value() == "~/outputs/e/a run"
 
 
 def test_the_command_for_missing_runs_has_values_that_hydra_can_read(tools: Any) -> None:

@@ -222,7 +222,7 @@ def test_hovering_over_a_point_shows_its_numbers(page: webdriver.Chrome) -> None
     target = marks(page, "perplexity_by_length", "symbol")[-1]
     text = tooltip(page, target)
     assert "Evaluation length (tokens)" in text and "Perplexity per token" in text
-    assert "lowest and highest of 2 seeds" in text and "81920 tokens scored" in text
+    assert "minimum and maximum over 2 seeds" in text and "81920 tokens scored" in text
 
 
 def test_hovering_over_a_cell_of_the_heat_map_shows_its_numbers(

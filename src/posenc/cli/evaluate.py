@@ -86,7 +86,9 @@ def _build_evaluation(
     from posenc.api.saved_run import run_config
 
     modules = list(request.modules) if "modules" in user_keys else []
-    if not any(key.partition(".")[0] == "data" for key in user_keys):
+    if request.get("data") and not any(key.partition(".")[0] == "data" for key in user_keys):
+        note = "note: data from --config-dir is not used; set data=... on the command line"
+        Console(stderr=True).print(note, highlight=False, soft_wrap=True)
         request.data = None
     config = run_config(run, modules, command_with_modules(arguments))
     return build_evaluation(run, config, request, user_keys)

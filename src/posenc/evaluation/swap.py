@@ -22,7 +22,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
     the training length, but at least 1; if `size` is null, it becomes the training length. Raises
     ConfigError if the swap is a spectrum, but the encoding has no spectrum, has a spectrum other
-    than `geometric`, has trainable frequencies or is DroPE, which has dropped its spectrum.
+    than `geometric`, has trainable frequencies or is dropped by DroPE.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}
@@ -32,16 +32,14 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     swapped = config.copy()
     if _is_wrapper(swap, config):
         swapped.encoding = {**kwargs, "inner": {**config.encoding, "_partial_": True}}
-    elif any(item == DROPE for _, item in walk(OmegaConf.to_container(config.encoding))):
-        raise ConfigError(
-            f"evaluation/swap={name}: it has no effect on DroPE, which drops its rotations at the"
-            f" end of training; use evaluation/swap=window or evaluation/swap=temperature"
-        )
     elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
+        reason = "has no spectrum to replace"
+        if any(item == DROPE for _, item in walk(OmegaConf.to_container(config.encoding))):
+            reason = "drops its spectrum at the end of training"
         raise ConfigError(
-            f"evaluation/swap={name}: {_target_name(config.encoding)} has no spectrum to replace;"
-            f" use it with a rotary or sinusoidal encoding, or use"
-            f" evaluation/swap=window or evaluation/swap=temperature"
+            f"evaluation/swap={name}: {_target_name(config.encoding)} {reason}; use it with a"
+            f" rotary or sinusoidal encoding, or use evaluation/swap=window or"
+            f" evaluation/swap=temperature"
         )
     return swapped
 
@@ -71,7 +69,10 @@ def _is_wrapper(swap: DictConfig, config: DictConfig) -> bool:
 
 
 def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:
-    """Replace every spectrum in `node` with `kwargs`; return whether there was one."""
+    """Replace every spectrum in `node` with `kwargs`.
+
+    Returns whether there was one that is not dropped by DroPE.
+    """
     replaced = False
     for key, child in node.items():
         if key == "spectrum":
@@ -80,7 +81,7 @@ def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> boo
             replaced = True
         elif OmegaConf.is_dict(child):
             replaced = _replace_spectra(child, kwargs, name) or replaced
-    return replaced
+    return replaced and node.get("_target_") != DROPE
 
 
 def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> None:

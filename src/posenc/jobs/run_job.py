@@ -47,7 +47,7 @@ from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Progress, ResolvedSettings
 from posenc.tracking.build_tracker import build_tracker
 from posenc.tracking.tracker import NullTracker
-from posenc.training.checkpoint import list_checkpoints
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 from posenc.training.compilation import choose_compile
 from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
 from posenc.training.fit import fit
@@ -55,6 +55,8 @@ from posenc.training.session import Session
 from posenc.training.stop import StopRequest
 
 log = logging.getLogger("posenc")
+RESELECTED = ("kernel", "compile", "compile_reason")
+"""The resolved settings that a resumed run chooses again."""
 
 
 def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
@@ -170,24 +172,19 @@ def _resolve_settings(
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.planned.parameters,
     )
-    checkpoints = list_checkpoints(run.checkpoints)
-    if progress.status.resolved and checkpoints:
+    if progress.status.resolved and list_checkpoints(run.checkpoints):
         current, saved = resolved, progress.status.resolved
         resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
         for name in ("code", "processor", "kernel", "compile"):
             before, now = getattr(resolved, name), getattr(current, name)
             if before != now:
                 log.warning("started with %s %s, resuming with %s", name, before, now)
-        chosen = ("kernel", "compile", "compile_reason")
-        resolved = replace(resolved, **{name: getattr(current, name) for name in chosen})
+        resolved = replace(resolved, **{name: getattr(current, name) for name in RESELECTED})
     used = resolved
     if resolved.device == "cuda" and not torch.cuda.is_available():
-        if not checkpoints or checkpoints[0].step < run.trained_steps(num_steps):
-            raise ConfigError(
-                f"{run.name} was started on a GPU, but this machine has none; resume it on a"
-                f" machine with a GPU (retry=true), or delete {run.path} to train it here"
-            )
-        used = replace(resolved, device=device.type)
+        _require_trained(run, num_steps)
+        used, saved = replace(resolved, device=device.type), progress.status.resolved
+        resolved = replace(resolved, **{name: saved[name] for name in RESELECTED if name in saved})
         log.warning("trained on a GPU, evaluating on a CPU")
     torch.set_num_threads(used.threads)
     validate_device_count(torch.device(used.device), local_world_size())
@@ -195,6 +192,16 @@ def _resolve_settings(
     total_tokens = num_steps * config.batch_tokens
     progress.write(resolved=asdict(resolved), total_tokens=total_tokens)
     return used
+
+
+def _require_trained(run: RunDirectory, num_steps: int) -> None:
+    """Raise ConfigError if a run that was started on a GPU has not been trained to the end."""
+    checkpoint = resumable_checkpoint(run)
+    if checkpoint is None or checkpoint.step < run.trained_steps(num_steps):
+        raise ConfigError(
+            f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
+            f" with a GPU (retry=true), or delete {run.path} to train it here"
+        )
 
 
 def _train_and_evaluate(session: Session) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+from posenc.config.errors import plural
 from posenc.report.bootstrap import BootstrapInterval, mean_interval
 from posenc.report.confidence import Band, band
 from posenc.report.published_curves import PublishedCurve
@@ -74,7 +75,11 @@ class EvaluationKey:
         stride = ""
         if self.stride is not None:
             sliding = self.protocol == "sliding"
-            stride = f", stride {self.stride}" if sliding else f", {self.stride} tokens per window"
+            stride = (
+                f", stride {self.stride}"
+                if sliding
+                else f", {plural(self.stride, 'token')} per window"
+            )
         name, *settings = (self.swap or "").split(" ")
         swap = f", with {' '.join([SWAP_NAMES.get(name, name), *settings])}" if self.swap else ""
         return f"{self.data_name} {self.split}, {protocol}{stride}{swap}"

@@ -168,7 +168,7 @@ def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> s
             lengths |= {row["length"] for row in run.select_rows(value.row_keys, at_tokens)}
     number = value.row_keys.get("stride") or run.config["evaluation"].get(parameter)
     settings = {
-        "run": path,
+        "run": to_override_value(path, "run"),
         "data": value.row_keys.get("corpus"),
         "evaluation.protocols": f"[{protocol}]",
         "evaluation.lengths": f"[{','.join(map(str, sorted(lengths)))}]" if lengths else None,

@@ -22,7 +22,7 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
-        self.local = address is None and not os.environ.get("RAY_ADDRESS")
+        self.local = address is None and os.environ.get("RAY_ADDRESS", "") in ("", "local")
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
         self.console = Console(stderr=True)
 

@@ -1,10 +1,10 @@
 """Errors of scores in low precision, compared with float64, for a query at a distant position.
 
-There are two errors for each format. For "values", positions are exact, and the tensors from which
-scores are computed are rounded: biases, and queries and keys with position embeddings added and
-rotations applied. For "positions", only the positions are rounded (and truncated to integers), as
-if they were stored in that format. float8 is e4m3; float8 and int8 have one scale per tensor, which
-maps its largest magnitude to the format's largest value.
+There are two errors for each format. For "q/k/bias", positions are exact, and the tensors from
+which scores are computed are rounded: biases, and queries and keys with position embeddings added
+and rotations applied. For "positions", only the positions are rounded (and truncated to integers),
+as if they were stored in that format. float8 is e4m3; float8 and int8 have one scale per tensor,
+which maps its largest magnitude to the format's largest value.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ def errors_by_position(encodings: Sequence[InspectedEncoding]) -> InspectionTabl
         for value_errors, position_errors in [score_errors(inspected, position)]
         for name in FORMATS
     ]
-    columns = ["encoding", "position", "format", "values", "positions"]
+    columns = ["encoding", "position", "format", "q/k/bias", "positions"]
     file_stem, title = "low_precision_by_position", "Maximum score error by position"
     return make_table("", file_stem, title, columns, rows, printed=False)
 
