@@ -125,6 +125,7 @@ INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist"),
     ({"train": "~no_such_user/a.txt"}, "data.train: '~no_such_user/a.txt' does not exist"),
     ({"train": "/dev/null"}, "data.train: '/dev/null' is not a regular file"),
+    ({"train": "link.txt"}, "data.train: 'link.txt' is a link to gone.txt, which does not exist"),
     ({"test": "*.rst"}, r"data.test: '\*.rst' matches no file"),
     ({"train": []}, "data.train is an empty list"),
     ({"train": "."}, r"data.train: '.' is a folder"),
@@ -152,6 +153,7 @@ def test_invalid_settings_are_reported_before_documents_are_read(
     folder: Path, parameters: dict[str, Any], message: str
 ) -> None:
     (folder / "empty.txt").touch()
+    (folder / "link.txt").symlink_to("gone.txt")
     (folder / "notes.md").write_text("text")
     (folder / "fake.parquet").write_text("text")
     (folder / "broken.jsonl").write_text("{'text': 1}\n")

@@ -327,6 +327,8 @@ def test_an_invalid_pretrained_tokenizer_is_an_error(words_file: Path, tmp_path:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer.path is missing"):
         pretrained(None, "</s>")
+    with pytest.raises(ConfigError, match=r"is not a regular file; set it to a tokenizer.json"):
+        pretrained(str(tmp_path), "</s>")
     with pytest.raises(ConfigError, match=r"'nowhere.json' does not exist"):
         pretrained("nowhere.json", "</s>")
     with pytest.raises(ConfigError, match=r"other.json' is not a tokenizer.json"):

@@ -147,6 +147,10 @@ def _matching_files(key: str, pattern: str) -> list[Path]:
         return [path]
     if path.exists():
         raise ConfigError(f"{key}: '{pattern}' is not a regular file; {_USAGE}")
+    if path.is_symlink():
+        raise ConfigError(
+            f"{key}: '{pattern}' is a link to {os.readlink(path)}, which does not exist; {_USAGE}"
+        )
     if not glob.has_magic(pattern):
         hint = did_you_mean(path.name, os.listdir(path.parent) if path.parent.is_dir() else [])
         raise ConfigError(f"{key}: '{pattern}' does not exist{hint}; {_USAGE}")

@@ -116,7 +116,8 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
         raise ConfigError("tokenizer.path is missing; set it to a tokenizer.json file")
     file = Path(os.path.expanduser(path))
     if not file.is_file():
-        raise ConfigError(f"tokenizer.path: '{path}' does not exist; set it to a tokenizer.json")
+        reason = "is not a regular file" if file.exists() else "does not exist"
+        raise ConfigError(f"tokenizer.path: '{path}' {reason}; set it to a tokenizer.json")
     try:
         tokenizer = load_library_tokenizer(file.read_text(encoding="utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
