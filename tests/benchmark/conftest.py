@@ -38,8 +38,8 @@ def rows(variants: Callable[..., list[Variant]]) -> list[dict[str, Any]]:
     """Rows of two encodings at two lengths, in three rounds with fixed timings."""
     pair = variants("encoding=nope,alibi", "train_length=16,32", "passes=[step]")
     rounds = [
-        {"seconds": [1.0, 2.0, 5.0, 10.0], "products": {"float32": 0.5}},
-        {"seconds": [4.0, 6.0, 5.0, 10.0], "products": {"float32": 2.0}},
-        {"seconds": [2.0, 5.0, 5.0, 10.0], "products": {"float32": 1.0}},
+        {"seconds": [1.0, 2.0, 5.0, 10.0], "matmuls": {"float32": 0.5}},
+        {"seconds": [4.0, 6.0, 5.0, 10.0], "matmuls": {"float32": 2.0}},
+        {"seconds": [2.0, 5.0, 5.0, 10.0], "matmuls": {"float32": 1.0}},
     ]
     return result_rows(pair, rounds, [10.0, 12.0, 20.0, 30.0], MACHINE)

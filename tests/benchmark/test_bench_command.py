@@ -15,7 +15,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from posenc.benchmark.bench_report import NOTE
-from posenc.benchmark.measurements import MEASURING_PROCESS
+from posenc.benchmark.measurements import MEASUREMENT_PROCESS
 from posenc.benchmark.subprocess_calls import call_module
 from posenc.benchmark.variants import Variant
 from posenc.cli import main
@@ -108,7 +108,7 @@ def evaluation_peak_mb(variants: Callable[..., list[Variant]]) -> Callable[[str]
     def peak(name: str) -> float:
         (variant,) = variants(*overrides, f"encoding={name}")
         request = {"config": OmegaConf.to_container(variant.config), "pass": "forward"}
-        answers = (call_module(MEASURING_PROCESS, request, threads=2) for _ in range(2))
+        answers = (call_module(MEASUREMENT_PROCESS, request, threads=2) for _ in range(2))
         return min(answer["peak_memory_mb"] for (answer,) in answers)
 
     return peak

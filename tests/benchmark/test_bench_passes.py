@@ -8,8 +8,8 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from posenc.benchmark import measuring_process
-from posenc.benchmark.measuring_process import BenchmarkedAttention, BenchmarkedModel
+from posenc.benchmark import measurement_process
+from posenc.benchmark.measurement_process import BenchmarkedAttention, BenchmarkedModel
 from posenc.benchmark.variants import Variant
 from posenc.training.optimizer import adamw
 
@@ -70,21 +70,21 @@ def test_every_other_round_runs_in_reverse_and_is_reported_in_order(
             calls.append((self.name, pass_))
             return len(calls)
 
-    monkeypatch.setattr(measuring_process, "BenchmarkedModel", FakeModel)
+    monkeypatch.setattr(measurement_process, "BenchmarkedModel", FakeModel)
     pair = variants("encoding=nope,alibi", "passes=[step]", "train_length=16")
     request = {
         "configs": [OmegaConf.to_container(v.config) for v in pair],
         "variants": [(0, "step"), (1, "step")],
         "rounds": 3,
     }
-    answers = list(measuring_process.time_rounds(request))
+    answers = list(measurement_process.time_rounds(request))
     in_order, reversed_order = (
         [("nope", "step"), ("alibi", "step")],
         [("alibi", "step"), ("nope", "step")],
     )
     assert calls == [*in_order, *reversed_order, *in_order]
     assert [answer["seconds"] for answer in answers] == [[1, 2], [4, 3], [5, 6]]
-    assert all(answer["products"]["float32"] > 0 for answer in answers)
+    assert all(answer["matmuls"]["float32"] > 0 for answer in answers)
 
 
 @pytest.mark.parametrize("encoding", ["rope", "kerple_log", "fox"])
@@ -114,6 +114,6 @@ def test_attention_is_timed_alongside_the_model(variants: Variants) -> None:
         "variants": [(0, v.pass_) for v in pair],
         "rounds": 2,
     }
-    answers = list(measuring_process.time_rounds(request))
+    answers = list(measurement_process.time_rounds(request))
     assert [len(answer["seconds"]) for answer in answers] == [2, 2]
     assert all(seconds > 0 for answer in answers for seconds in answer["seconds"])

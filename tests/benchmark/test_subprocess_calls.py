@@ -10,7 +10,7 @@ from posenc.config.errors import RunError
 
 MODULE = """
 import os, sys, time
-from posenc.benchmark.subprocess_calls import answer_request
+from posenc.benchmark.subprocess_calls import handle_request
 
 def answers(request):
     print("a line on stdout")
@@ -25,7 +25,7 @@ def answers(request):
     if request["number"] == 4:
         raise KeyError("unforeseen")
 
-sys.exit(answer_request(answers))
+sys.exit(handle_request(answers))
 """
 
 

@@ -52,7 +52,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
         {"any_length": "192 tokens are not finite in evaluation"},
     ),
     ("NotFiniteInTraining", {}, {"any_length": "192 tokens are not finite in training"}),
-    ("LimitNotInMessage", {}, {"any_length": "does not name the limit 24: too long"}),
+    ("LimitNotInMessage", {}, {"any_length": "does not state the limit 24: too long"}),
     ("LimitNotDeclared", {}, {"any_length": "max_length() is 24, but"}),
     ("LimitNotEnforced", {}, {"any_length": "25 tokens are not rejected"}),
     ("LimitInParameterNames", {}, {"loads_at_any_length": "length_96"}),

@@ -85,7 +85,7 @@ def test_evaluation_lengths_are_sorted_and_distinct(override: str, lengths: list
 
 def test_a_token_budget_is_converted_to_training_steps() -> None:
     steps = training_steps(config("tokens=1e6", "batch_tokens=4096", "micro_batch_tokens=1024"))
-    assert steps == TrainingSteps(total=244, sequences=16, micro_sequences=4)
+    assert steps == TrainingSteps(total=244, sequences=16, micro_batch_size=4)
     assert steps.accumulation_steps == 4
 
 

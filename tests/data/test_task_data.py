@@ -112,7 +112,7 @@ def test_a_batch_is_a_function_of_seed_and_step(name: str) -> None:
 
 def test_resuming_continues_with_the_same_micro_batches() -> None:
     batches = build_task_data("copy").training_batches(24, seed=5)
-    steps = TrainingSteps(4, sequences=6, micro_sequences=2)
+    steps = TrainingSteps(4, sequences=6, micro_batch_size=2)
     whole, rest = (
         list(micro_batch_loader(batches, steps, 0)),
         list(micro_batch_loader(batches, steps, 3)),

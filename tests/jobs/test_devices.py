@@ -90,7 +90,7 @@ class NumberedSequences:
 
 @pytest.mark.parametrize("devices", [1, 2, 4])
 def test_a_step_has_the_same_sequences_on_any_number_of_devices(devices: int) -> None:
-    steps = TrainingSteps(total=3, sequences=8, micro_sequences=2, devices=devices)
+    steps = TrainingSteps(total=3, sequences=8, micro_batch_size=2, devices=devices)
     sharded = [list(MicroBatches(NumberedSequences(), steps, 1, rank)) for rank in range(devices)]
     assert {len(batches) for batches in sharded} == {2 * steps.accumulation_steps}
     in_order = [micro for batches in zip(*sharded, strict=True) for micro in batches]

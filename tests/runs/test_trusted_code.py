@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.trusted_code import is_remembered, remember
+from posenc.runs.trusted_code import is_known_target, remember
 
 TARGET = "json.dumps"
 
@@ -22,14 +22,14 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_corrupt_record_trusts_nothing_and_is_replaced(record: Path, text: str) -> None:
     record.write_text(text)
-    assert not is_remembered(TARGET)
+    assert not is_known_target(TARGET)
     remember([TARGET])
-    assert is_remembered(TARGET) and not is_remembered("json.loads")
+    assert is_known_target(TARGET) and not is_known_target("json.loads")
 
 
 def test_a_record_that_is_a_pipe_trusts_nothing_and_does_not_block(record: Path) -> None:
     os.mkfifo(record)
-    assert not is_remembered(TARGET)
+    assert not is_known_target(TARGET)
 
 
 def test_without_a_home_directory_nothing_is_remembered(
@@ -40,7 +40,7 @@ def test_without_a_home_directory_nothing_is_remembered(
     for state in ("", "state"):
         monkeypatch.setenv("XDG_STATE_HOME", state)
         remember([TARGET])
-        assert not is_remembered(TARGET) and list(tmp_path.iterdir()) == []
+        assert not is_known_target(TARGET) and list(tmp_path.iterdir()) == []
 
 
 def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
@@ -54,6 +54,6 @@ def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
     (other / "__init__.py").symlink_to(mine / "__init__.py")
     monkeypatch.chdir(mine.parent)
     remember(["bias_package.bias.Bias"])
-    assert is_remembered("bias_package.bias.Bias")
+    assert is_known_target("bias_package.bias.Bias")
     monkeypatch.chdir(other.parent)
-    assert not is_remembered("bias_package.bias.Bias")
+    assert not is_known_target("bias_package.bias.Bias")

@@ -18,9 +18,9 @@ Configured = Callable[..., DictConfig]
 TASK = Passkey(examples=1, vocab_size=23, filler_length=9, marker_length=2, key_length=5)
 
 
-def loss_and_gradient(config: DictConfig, micro_sequences: int) -> tuple[float, torch.Tensor]:
+def loss_and_gradient(config: DictConfig, micro_batch_size: int) -> tuple[float, torch.Tensor]:
     """Loss and gradient of the first step, on 8 examples."""
-    steps = TrainingSteps(total=1, sequences=8, micro_sequences=micro_sequences)
+    steps = TrainingSteps(total=1, sequences=8, micro_batch_size=micro_batch_size)
     module = build_module(config, 24, steps)
     losses = []
     for batch_idx, batch in enumerate(
@@ -44,8 +44,8 @@ def test_the_loss_of_a_step_does_not_depend_on_its_micro_batches(configured: Con
     expected_gradient = torch.cat(
         [p.grad.flatten() for p in model.parameters() if p.grad is not None]
     )
-    for micro_sequences in (8, 2, 1):
-        loss, gradient = loss_and_gradient(config, micro_sequences)
+    for micro_batch_size in (8, 2, 1):
+        loss, gradient = loss_and_gradient(config, micro_batch_size)
         assert loss == pytest.approx(expected.item(), rel=1e-6)
         assert torch.allclose(gradient, expected_gradient, atol=1e-6)
 

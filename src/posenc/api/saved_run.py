@@ -16,7 +16,7 @@ from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_remembered
+from posenc.runs.trusted_code import is_known_target
 from posenc.tracking.build_tracker import reset_untrusted_destination
 
 
@@ -34,7 +34,7 @@ def run_config(
     trusts a list of modules.
     """
     values = run.config_dict()
-    unknown = {t.split(".")[0] for t in user_targets(values) if not is_remembered(t)}
+    unknown = {t.split(".")[0] for t in user_targets(values) if not is_known_target(t)}
     needed = trusted_modules(values)  # `modules` is empty in a saved configuration
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
@@ -78,8 +78,8 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
     """Return the dataset that a run was trained on.
 
     Raises ConfigError with the `remedy` if the data or tokenizer has changed since then. In that
-    case, nothing is written: a configuration from someone else may name private files, and its
-    `cache_dir` a folder that they can read.
+    case, nothing is written: a configuration from someone else may refer to private files of the
+    user, and its `cache_dir` may be a folder that this other person can read.
     """
     source = data_source(config)
     is_task = isinstance(source, TaskData)

@@ -18,7 +18,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun
 from posenc.sweeps.reuse import reused_experiments
 
-MAX_CHECKED_FIRST = 20
+MAX_PRECHECKED_JOBS = 20
 """At most this many jobs are checked before torch is imported; planning checks all jobs."""
 
 
@@ -62,14 +62,14 @@ def compose_training(
 
 
 def _jobs_with_new_overrides(jobs: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return up to MAX_CHECKED_FIRST jobs, each with an override that no earlier job has."""
+    """Return up to MAX_PRECHECKED_JOBS jobs, each with an override that no earlier job has."""
     seen: set[str] = set()
     chosen = []
     for job in jobs:
         if not seen.issuperset(job) or not chosen:
             chosen.append(job)
             seen.update(job)
-    return chosen[:MAX_CHECKED_FIRST]
+    return chosen[:MAX_PRECHECKED_JOBS]
 
 
 def plan_training(

@@ -1,4 +1,4 @@
-"""Searches intervals of settings for the lowest validation loss, with one Optuna study per job.
+"""Tunes hyperparameters for the lowest validation loss, with one Optuna study per job.
 
 Studies are not saved: suggestions depend only on the losses of earlier trials, which are saved with
 the runs. The same command therefore suggests the same trials again, skips those whose runs have
@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from posenc.api.sweep_launch import Sweep, compose_training, launch_training, plan_training
 from posenc.config.errors import ConfigError, import_extra
-from posenc.config.search_space import EXAMPLE, Interval, split_intervals
+from posenc.config.search_space import INTERVAL_EXAMPLE, Interval, split_intervals
 from posenc.runs.run_directory import RunDirectory
 
 SAMPLER_SEED = 0
@@ -25,7 +25,7 @@ RANDOM_TRIALS = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """A run and its values of the searched settings.
+    """A run and its values of the tuned hyperparameters.
 
     `loss` is None if the run failed, or if a callback ended it before its first validation.
     """
@@ -66,7 +66,7 @@ def tune(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     intervals, others = split_intervals(overrides)
     if not intervals:
-        raise ConfigError(f"set an interval to search, such as {EXAMPLE}")
+        raise ConfigError(f"set an interval to search, such as {INTERVAL_EXAMPLE}")
     sweep = compose_training(others, config_dirs, overrides)
     searches = []
     for job in sweep.jobs:

@@ -1,6 +1,6 @@
 """The gradient of a learnable Toeplitz bias on a GPU, without atomic additions.
 
-FlexAttention would add the gradient of every score to the entry of its distance with an atomic
+FlexAttention would add the gradient of every score to the entry for its distance with an atomic
 addition. Here the gradients of the scores are recomputed in square tiles. Tiles that are equally
 far from the diagonal have the same distances, so one Triton program adds them up into a single
 tile, which is then summed along its diagonals. The result is bit-reproducible.

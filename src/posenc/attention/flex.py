@@ -11,9 +11,9 @@ Factors    A bias that depends on token content and has few `bias_factors`, such
            their gradient with atomic additions, so it is not bit-reproducible.
 
 `fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
-back to eager mode, which materializes the full score matrix. Sequences are padded to whole blocks,
-so that few distinct lengths have to be compiled; the mask hides the padding, which comes after all
-queries.
+back to eager mode, which materializes the full score matrix. Sequences are padded to a multiple of
+BLOCK_SIZE, so that few distinct lengths have to be compiled; the mask hides the padding, which
+comes after all queries.
 """
 
 from collections.abc import Callable, Mapping
@@ -141,8 +141,8 @@ def build_score_mod(
 ) -> ScoreMod | None:
     """Return a function that adds the bias to a score, or None if the encoding has no bias.
 
-    The function also accepts indices after the last token, up to a whole block, because the
-    sequence is padded; the scores of the padding are masked.
+    The function also accepts the indices of the padding, which extends the sequence to a multiple
+    of BLOCK_SIZE; the scores of the padding are masked.
     """
     padding = -q.shape[2] % BLOCK_SIZE
     if bias is not None:
@@ -230,9 +230,9 @@ def block_mask(length: int, window: int, device: torch.device) -> BlockMask:
     def within_window(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         return (kv_idx <= q_idx) & (q_idx - kv_idx < window)
 
-    visible = within_window if window < length else causal
+    mask_mod = within_window if window < length else causal
     create = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
-    return create(visible, None, None, length, length, device=device, BLOCK_SIZE=BLOCK_SIZE)
+    return create(mask_mod, None, None, length, length, device=device, BLOCK_SIZE=BLOCK_SIZE)
 
 
 def causal(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:

@@ -1,9 +1,10 @@
 """Attention on a CPU with a Toeplitz bias, a window and a sink, all of them optional.
 
 A Toeplitz bias depends only on distance, so it is one vector per head. If the vector starts with
-the largest distance, and the queries of a block are in reverse order, row u of the block's bias is
-a slice of the vector that starts u entries after that of row 0. The bias of a block is therefore an
-overlapping view of the vector, which the fused kernel reads like any other mask; no mask is stored.
+the largest distance, and the queries of a block are in reverse order, each row of the block's bias
+is a slice of the vector that starts one entry after the slice for the previous row. The bias of a
+block is therefore an overlapping view of the vector, which the fused kernel reads like any other
+mask; no mask is stored.
 A fixed bias is nearly free. A learnable one has a slower backward pass, which computes the
 scores of BACKWARD_ROWS queries at a time.
 """

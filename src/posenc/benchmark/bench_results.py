@@ -45,7 +45,7 @@ def result_rows(
         peak, base_peak = peaks[i], peaks[base]
         seconds = [round_["seconds"][i] for round_ in rounds]
         ratios = [round_["seconds"][i] / round_["seconds"][base] for round_ in rounds]
-        products = [round_["products"][variant.config.precision] for round_ in rounds]
+        products = [round_["matmuls"][variant.config.precision] for round_ in rounds]
         rows.append(
             _settings(variant)
             | machine

@@ -21,7 +21,7 @@ from posenc.model.device import processor_name, select_device
 from posenc.runs.hardware import memory_bytes
 from posenc.training.compilation import is_compiled
 
-MEASURING_PROCESS = "posenc.benchmark.measuring_process"
+MEASUREMENT_PROCESS = "posenc.benchmark.measurement_process"
 MAX_CPU_FLOPS = {"float32": 3e11, "bf16": 3e12}
 MAX_GPU_FLOPS = 3e15
 """Upper bounds on the FLOP/s of one CPU thread and of one GPU."""
@@ -52,7 +52,7 @@ def measure_peak_memory(
 def measure_times(
     variants: Sequence[Variant], threads: int, on_progress: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return the rounds of `measuring_process.time_rounds`, excluding warm-up rounds."""
+    """Return the rounds of `measurement_process.time_rounds`, excluding warm-up rounds."""
     configs = list({id(variant.config): variant.config for variant in variants}.values())
     index = {id(config): i for i, config in enumerate(configs)}
     count = configs[0].rounds
@@ -65,7 +65,7 @@ def measure_times(
     }
     on_progress(f"{plural(len(variants), 'variant')}: warm-up")
     rounds: list[dict[str, Any]] = []
-    for answer in call_module(MEASURING_PROCESS, request, threads):
+    for answer in call_module(MEASUREMENT_PROCESS, request, threads):
         rounds.append(answer)
         done = max(0, len(rounds) - warm_up)
         on_progress(f"{plural(len(variants), 'variant')}: {done} of {plural(count, 'round')}")
@@ -75,7 +75,7 @@ def measure_times(
 def _peak(variant: Variant, threads: int) -> float:
     request = {"config": OmegaConf.to_container(variant.config), "pass": variant.pass_}
     try:
-        (answer,) = call_module(MEASURING_PROCESS, request, threads)
+        (answer,) = call_module(MEASUREMENT_PROCESS, request, threads)
     except RunError as error:
         raise RunError(f"{variant}: {error}") from None
     return answer["peak_memory_mb"]
@@ -127,9 +127,9 @@ def _min_bytes(variant: Variant) -> int:
     larger and the reference kernel is used, of one layer's scores.
     """
     config, length = variant.config, variant.length
-    _, micro_sequences = sequences_per_step(config)
+    _, micro_batch_size = sequences_per_step(config)
     kept_layers = config.model.layers if variant.pass_ == "step" else 1
-    hidden_states = micro_sequences * length * config.model.width * kept_layers
+    hidden_states = micro_batch_size * length * config.model.width * kept_layers
     has_scores = "reference" in variant.kernels
-    scores = micro_sequences * config.model.heads * length**2 if has_scores else 0
+    scores = micro_batch_size * config.model.heads * length**2 if has_scores else 0
     return FLOAT_BYTES * max(hidden_states, scores)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from posenc.benchmark.subprocess_calls import answer_request, call_module
+from posenc.benchmark.subprocess_calls import call_module, handle_request
 
 TINY_RUN_OVERRIDES = [
     "model=tiny",
@@ -53,4 +53,4 @@ def _train(request: dict[str, Any]) -> Iterator[float]:
 
 
 if __name__ == "__main__":
-    sys.exit(answer_request(_train))
+    sys.exit(handle_request(_train))

@@ -1,4 +1,4 @@
-"""Calls to a subprocess that reads a JSON request from stdin and answers with JSON Lines."""
+"""Calls to a subprocess that reads a JSON request from stdin and responds with JSON Lines."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from posenc.runs.environment import job_environment
 
 
 def call_module(module: str, request: dict[str, Any], threads: int) -> Generator[Any]:
-    """Run `python -m module` and yield its answers as they arrive.
+    """Run `python -m module` and yield its responses as they arrive.
 
     Closing the generator kills the process. Raises RunError with the last line of stderr if the
     process fails.
@@ -40,16 +40,16 @@ def call_module(module: str, request: dict[str, Any], threads: int) -> Generator
             raise RunError(_failure_reason(process.returncode, stderr.read()))
 
 
-def answer_request(handler: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
-    """Print the answers that `handler` yields for the request on stdin; return the exit code.
+def handle_request(handler: Callable[[dict[str, Any]], Iterable[Any]]) -> int:
+    """Print the responses that `handler` yields for the request on stdin; return the exit code.
 
-    All other output is redirected to stderr, so that stdout contains only answers.
+    All other output is redirected to stderr, so that stdout contains only responses.
     """
     stdout = sys.stdout
     try:
         with redirect_stdout(sys.stderr):
-            for answer in handler(json.load(sys.stdin)):
-                print(json.dumps(answer), file=stdout, flush=True)
+            for response in handler(json.load(sys.stdin)):
+                print(json.dumps(response), file=stdout, flush=True)
     except (PosencError, ValueError) as error:
         print(one_line(error), file=sys.stderr)
         return 1

@@ -92,14 +92,14 @@ def training_memory(
     """
     weights, gathered = _weight_bytes(config, model)
     buckets = weights if config.devices > 1 else 0  # DDP's communication buffers for gradients
-    tokens, num_logits = steps.micro_sequences * config.train_length, model.head.weight.shape[0]
+    tokens, num_logits = steps.micro_batch_size * config.train_length, model.head.weight.shape[0]
     validation_tokens = config.evaluation.batch_tokens if config.validation.every_tokens else 0
     return TrainingMemory(
         weights=weights + gathered,
         gradients=weights + (gathered or buckets),
         optimizer=-(-optimizer_bytes(config, model) // _num_shards(config)),
         activations=saved_activation_bytes(
-            config, vocab_size, steps.micro_sequences, gpu=not process_bytes
+            config, vocab_size, steps.micro_batch_size, gpu=not process_bytes
         ),
         logits=_logits_chunk_bytes(tokens, num_logits),
         validation_logits=_logits_chunk_bytes(validation_tokens, num_logits),

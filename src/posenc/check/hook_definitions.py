@@ -43,8 +43,8 @@ def verify_definitions(encoding: Encoding) -> None:
     if equals_nope(encoding) and type(encoding) not in (Encoding, NoPE):
         raise ConfigError(
             f"{definition_location(type(encoding))}: {type(encoding).__name__} overrides no hook"
-            f" that encodes positions, so it equals encoding=nope; override embed, rotate, bias,"
-            f" content_bias, value_bias or window"
+            f" that encodes positions, so it is equivalent to encoding=nope; override embed,"
+            f" rotate, bias, content_bias, value_bias or window"
         )
 
 

@@ -91,29 +91,32 @@ def _verify_effect(encoding: Encoding) -> None:
     may_have_no_effect = overridden and {*overridden} <= {*MAY_RETURN_NONE}
     if is_builtin(type(encoding)) or not may_have_no_effect:
         return
-    inputs, tested = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
-    for layer in distinct_layers(tested):
-        layer_encoding = tested.at_layer(layer)
+    inputs, encoding_copy = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
+    for layer in distinct_layers(encoding_copy):
+        layer_encoding = encoding_copy.at_layer(layer)
         mask = layer_encoding.mask(*_token_indices(inputs))
         outputs = layer_encoding.window(), layer_encoding.sink(), mask
         if any(output is not None for output in outputs):
             return
-        if {"bias", "value_bias"} & hook_outputs(tested, layer, inputs).keys():
+        if {"bias", "value_bias"} & hook_outputs(encoding_copy, layer, inputs).keys():
             return
-    problem = "returns None, so the encoding equals encoding=nope (is a return statement missing?)"
+    problem = (
+        "returns None, so the encoding is equivalent to encoding=nope (is a return statement"
+        " missing?)"
+    )
     raise hook_error(encoding, overridden[0], problem)
 
 
 @torch.enable_grad()
 def _verify_gradients(encoding: Encoding) -> None:
     """Raise ConfigError if a parameter of a user's encoding has a gradient that is not finite."""
-    tested = copy.deepcopy(encoding).float()
-    parameters = dict(tested.named_parameters())
+    encoding_copy = copy.deepcopy(encoding).float()
+    parameters = dict(encoding_copy.named_parameters())
     if is_builtin(type(encoding)) or not parameters:
         return
     inputs = _tiny_inputs(encoding)
-    for layer in distinct_layers(tested):
-        outputs = hook_outputs(tested, layer, inputs).values()
+    for layer in distinct_layers(encoding_copy):
+        outputs = hook_outputs(encoding_copy, layer, inputs).values()
         if sums := [output.sum() for output in outputs if output.requires_grad]:
             torch.stack(sums).sum().backward()
     for name, parameter in parameters.items():
@@ -285,7 +288,7 @@ def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> 
 def describe_value(value: Any) -> str:
     """Return the dtype and shape of a tensor and whether it is finite, or another value's type."""
     if isinstance(value, Tensor) and value.device.type != "cpu":
-        return f"{_dtype_name(value.dtype)} {list(value.shape)} on the device {value.device}"
+        return f"{_dtype_name(value.dtype)} {list(value.shape)} on device {value.device}"
     if not isinstance(value, Tensor):
         return "None" if value is None else f"{type(value).__name__} {value!r:.40}"
     text = f"{_dtype_name(value.dtype)} {list(value.shape)}"

@@ -113,9 +113,8 @@ def parameters_have_effect(under_test: EncodingUnderTest) -> Result:
 def _references(under_test: EncodingUnderTest, model_changes: Changes) -> References:
     """Return reference logits of TEST_LENGTH tokens, or as many as the encoding supports.
 
-    If the encoding supports both, they are computed twice: with TEST_LENGTH as the training length,
-    and with the configured training length, which is usually shorter. `model_changes` change the
-    size of the model.
+    If possible, they are computed for two training lengths: TEST_LENGTH, and the configured one,
+    which is usually shorter. `model_changes` change the size of the model.
     """
     references: References = []
     for length, required in [

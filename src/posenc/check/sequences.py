@@ -63,8 +63,8 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
     for training in (False,) if limitation is None else (False, True):
         tokens = random_tokens(length)
         prefix_logits = compute_logits(model, tokens, training=training)[:, :prefix]
-        alone_logits = compute_logits(model, tokens[:, :prefix], training=training)
-        difference = max(difference, max_difference(prefix_logits, alone_logits))
+        standalone_logits = compute_logits(model, tokens[:, :prefix], training=training)
+        difference = max(difference, max_difference(prefix_logits, standalone_logits))
     evidence = (
         f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
         f" {prefix} as a prefix of {length}"
@@ -136,8 +136,8 @@ def loads_at_any_length(under_test: EncodingUnderTest) -> Result:
 def _shifts(encoding: Encoding, pos: Tensor) -> tuple[int, ...]:
     """Return the shifts in SHIFTS that the maximum length allows.
 
-    If it allows none of them, return the largest shift that it allows, or the one that moves the
-    first position to 0.
+    If it allows none of them, return the largest possible shift or, if that is 0, the shift that
+    moves the first position to 0.
     """
     limit = encoding.max_length()
     largest = SHIFTS[-1] if limit is None else limit - 1 - int(pos.max())
@@ -155,7 +155,7 @@ def _non_finite_failure(model: Decoder, length: int) -> Result | None:
 
 
 def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
-    """Return a failure unless `limit` + 1 tokens raise a ValueError that names the limit.
+    """Return a failure unless `limit` + 1 tokens raise a ValueError that states the limit.
 
     Other errors propagate. Limits above MAX_TESTED_LENGTH are not tested.
     """
@@ -167,7 +167,7 @@ def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
     except ValueError as error:
         if str(limit) in str(error):
             return None
-        return failed(f"the error for {limit + 1} tokens does not name the limit {limit}: {error}")
+        return failed(f"the error for {limit + 1} tokens does not state the limit {limit}: {error}")
     return failed(f"max_length() is {limit}, but {limit + 1} tokens are not rejected")
 
 

@@ -14,7 +14,7 @@ from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import command_line_axes, override_key, positive_integer
-from posenc.config.search_space import EXAMPLE, split_intervals
+from posenc.config.search_space import INTERVAL_EXAMPLE, split_intervals
 from posenc.jobs.job_config import compose_job
 from posenc.runs.files import write_atomic
 
@@ -28,7 +28,9 @@ def run(arguments: Arguments) -> int:
     options, overrides = _search_options(arguments.overrides)
     intervals, overrides = split_intervals(overrides)
     if options and not intervals:
-        raise ConfigError(f"{', '.join(options)}: a search needs an interval, such as {EXAMPLE}")
+        raise ConfigError(
+            f"{', '.join(options)}: a search needs an interval, such as {INTERVAL_EXAMPLE}"
+        )
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)
     composer = Composer("train", config_dirs)

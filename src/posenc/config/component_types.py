@@ -80,9 +80,9 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     A library class must be one that the group accepts (`LIBRARY_TYPES`). A target in posenc must be
     defined in the group's package. For a factory, `annotation` must be a Callable whose argument
     types match the target's first parameters and whose result type matches the target's. For any
-    other target, the result must be of type `annotation`. If the annotation is too general, as in
-    an encoding outside posenc, the target must be a valid component of some group in the same
-    package.
+    other target, the result must be of type `annotation`. If the annotation is too general to be
+    checked, as it may be in an encoding outside posenc, the target must be a valid component of
+    `group` or of a group whose components are in the same package.
     """
     if get_origin(annotation) in (Union, UnionType):
         members = get_args(annotation)

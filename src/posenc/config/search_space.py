@@ -1,4 +1,4 @@
-"""Search spaces: overrides with an interval in Hydra's grammar, such as `EXAMPLE`."""
+"""Search spaces: overrides with an interval in Hydra's grammar, such as `INTERVAL_EXAMPLE`."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.overrides import override_key, parse
 from posenc.config.settings import TYPES
 
-EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
+INTERVAL_EXAMPLE = "optimizer.learning_rate='tag(log,interval(1e-3,1e-1))'"
 
 
 class Interval(NamedTuple):

@@ -12,18 +12,18 @@ from posenc.config.errors import ConfigError
 class TrainingSteps:
     """`total` optimizer steps, each on `sequences` sequences of the training length.
 
-    A step's sequences are divided among `devices`; each forward pass processes `micro_sequences`.
+    A step's sequences are divided among `devices`; each forward pass processes `micro_batch_size`.
     """
 
     total: int
     sequences: int
-    micro_sequences: int
+    micro_batch_size: int
     devices: int = 1
 
     @property
     def accumulation_steps(self) -> int:
         """The number of micro-batches whose gradients each device accumulates in a step."""
-        return self.sequences // (self.micro_sequences * self.devices)
+        return self.sequences // (self.micro_batch_size * self.devices)
 
 
 def training_steps(
@@ -33,7 +33,7 @@ def training_steps(
 
     `devices` and `micro_batch_tokens` override the values in `config`.
     """
-    sequences, micro_sequences = sequences_per_step(config, micro_batch_tokens)
+    sequences, micro_batch_size = sequences_per_step(config, micro_batch_tokens)
     devices = devices or config.devices
     if sequences % devices:
         raise ConfigError(
@@ -42,16 +42,16 @@ def training_steps(
             f" number of devices that divides {sequences}"
         )
     per_device = sequences // devices
-    micro_sequences = min(micro_sequences, per_device)
-    if per_device % micro_sequences:
-        size, tokens = (n * config.train_length for n in (micro_sequences, per_device))
+    micro_batch_size = min(micro_batch_size, per_device)
+    if per_device % micro_batch_size:
+        size, tokens = (n * config.train_length for n in (micro_batch_size, per_device))
         raise ConfigError(
             f"micro_batch_tokens={size} does not divide the {tokens} tokens that each of {devices}"
             f" devices processes per step; use a divisor of {tokens} that is a multiple of"
             f" train_length={config.train_length}"
         )
     total = _num_steps(config.tokens, config)
-    return TrainingSteps(total, sequences, micro_sequences, devices)
+    return TrainingSteps(total, sequences, micro_batch_size, devices)
 
 
 def evaluated_steps(config: DictConfig) -> dict[int | None, int]:

@@ -36,7 +36,7 @@ def remember(
         write_json(record, sorted(_remembered(record) | entries))
 
 
-def is_remembered(target: str) -> bool:
+def is_known_target(target: str) -> bool:
     """Whether the user has trained with this class or function, from the file it is now in."""
     return _is_recorded(_entry(target))
 

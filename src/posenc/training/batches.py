@@ -38,7 +38,7 @@ class MicroBatches(IterableDataset):
             # The loss of a step is the mean over all of its targets, however it is split.
             num_micro_batches = self.steps.accumulation_steps * self.steps.devices
             targets_per_micro_batch = int((targets != IGNORE_INDEX).sum()) / num_micro_batches
-            size = self.steps.micro_sequences
+            size = self.steps.micro_batch_size
             micro_batches = zip(inputs.split(size), targets.split(size), strict=True)
             for micro_batch in islice(micro_batches, self.rank, None, self.steps.devices):
                 yield (*micro_batch, targets_per_micro_batch)

@@ -119,7 +119,7 @@ def _out_of_memory_error(
     config: DictConfig, steps: TrainingSteps, has_checkpoint: bool, error: BaseException
 ) -> RunError:
     """Return an error with a remedy; a resumed run keeps its micro-batch size."""
-    sequences, length = steps.micro_sequences, config.train_length
+    sequences, length = steps.micro_batch_size, config.train_length
     remedy = "rerun the command with retry=true when nothing else is using the device"
     if not has_checkpoint and sequences > 1:
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)

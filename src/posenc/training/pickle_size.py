@@ -15,7 +15,10 @@ from typing import Any
 from posenc.config.errors import abbreviate
 
 MAX_VALUES = 10_000_000
-"""The maximum number of values, counting shared ones repeatedly; hashing more takes seconds."""
+"""The maximum number of values, counting shared ones once per reference.
+
+Hashing more would take seconds.
+"""
 MAX_PICKLE_BYTES = 100_000_000
 """The maximum size of a checkpoint's pickle (without weights); enough for five million values."""
 ZIP_SIGNATURE = b"PK\x03\x04"
@@ -114,5 +117,7 @@ def _execute(opcode: Any, stack: list[_Value | None]) -> None:
         value.is_contained = True
         result.size += value.size
     if result.size > MAX_VALUES:
-        raise ValueError(f"it has more than {MAX_VALUES:,} values, counting shared ones repeatedly")
+        raise ValueError(
+            f"it has more than {MAX_VALUES:,} values, counting shared ones once per reference"
+        )
     stack.append(result)

@@ -103,7 +103,8 @@ def _measure_attention(
     results.add(
         "frequencies",
         frequency_rows,
-        "No layer has rotary frequencies to analyze (RoPE, PoPE or a variant, with one rotation).",
+        "No layer has rotary frequencies to analyze: this requires RoPE, PoPE or a variant that"
+        " uses the same rotation for all query-key pairs.",
     )
     gate_rows = [row for layer in gates for row in layer.rows(length)]
     results.add("gates", gate_rows, "No layer has the forget gates of FoX or CABLE.")

@@ -1,6 +1,6 @@
-"""The process that measures variants: `python -m posenc.benchmark.measuring_process < REQUEST`.
+"""The process that measures variants: `python -m posenc.benchmark.measurement_process < REQUEST`.
 
-A request with the key `rounds` asks for times, and any other request for peak memory. The answers
+A request with the key `rounds` asks for times, and any other request for peak memory. The responses
 are JSON Lines.
 
 All variants are timed in the same process and thus under the same conditions. Each round times
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from posenc.attention.choice import kernel_function
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
-from posenc.benchmark.subprocess_calls import answer_request
+from posenc.benchmark.subprocess_calls import handle_request
 from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
@@ -42,7 +42,7 @@ class BenchmarkedModel:
         compiled = is_compiled(config)
         self.losses = torch.compile(self.model.losses) if compiled else self.model.losses
         self.optimizer = optimizer_factory(config)(self.model)
-        sequences, self.micro_sequences = sequences_per_step(config)
+        sequences, self.micro_batch_size = sequences_per_step(config)
         generator = torch.Generator().manual_seed(0)
         shape = (sequences, config.train_length)
         self.tokens = torch.randint(config.vocab_size, shape, generator=generator).to(self.device)
@@ -62,11 +62,11 @@ class BenchmarkedModel:
 
     @torch.no_grad()
     def _forward(self, tokens: Tensor) -> None:
-        for micro_batch in tokens.split(self.micro_sequences):
+        for micro_batch in tokens.split(self.micro_batch_size):
             self._losses(micro_batch)
 
     def _step(self, tokens: Tensor) -> None:
-        for micro_batch in tokens.split(self.micro_sequences):
+        for micro_batch in tokens.split(self.micro_batch_size):
             loss = self._losses(micro_batch).mean()
             (loss * (len(micro_batch) / len(tokens))).backward()
         if self.config.gradient_clip is not None:
@@ -80,7 +80,7 @@ class BenchmarkedModel:
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield, for each round, the seconds of every variant and of one matmul per precision.
+    """Yield the times of every variant and of one matmul per precision, in seconds, per round.
 
     `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
     of `rounds`.
@@ -103,7 +103,7 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         times = [benchmarked[_benchmarked_key(*v)].pass_seconds(v[1]) for v in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
-            "products": {name: call_seconds(matmul, device) for name, matmul in matmuls.items()},
+            "matmuls": {name: call_seconds(matmul, device) for name, matmul in matmuls.items()},
         }
 
 
@@ -175,4 +175,4 @@ class BenchmarkedAttention:
 
 
 if __name__ == "__main__":
-    sys.exit(answer_request(measure))
+    sys.exit(handle_request(measure))
