@@ -101,8 +101,7 @@ def _verify_effect(encoding: Encoding) -> None:
         if {"bias", "value_bias"} & hook_outputs(encoding_copy, layer, inputs).keys():
             return
     problem = (
-        "returns None, so the encoding is equivalent to encoding=nope (is a return statement"
-        " missing?)"
+        "returns None, so the encoding acts like encoding=nope (is a return statement missing?)"
     )
     raise hook_error(encoding, overridden[0], problem)
 
