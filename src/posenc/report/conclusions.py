@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from math import floor
-from statistics import fmean
 
 from posenc.config.errors import plural
 from posenc.report.confidence import MIN_SEEDS
@@ -108,10 +107,9 @@ def _longest_length(curves: CurveSet) -> int:
 def _ratio_lines(curves: CurveSet) -> list[str]:
     longest, length = _longest_length(curves), curves.train_length
     ratios = sorted(
-        (exp(fmean(differences)), curve.label)
+        (ratio, curve.label)
         for curve in curves.curves
-        if (at_longest := curve.point_at(longest)) and (at_train_length := curve.point_at(length))
-        if (differences := at_longest.differences(at_train_length))
+        if (ratio := curves.length_ratio(curve, longest)) is not None
     )
     if longest == length or not ratios:
         return []

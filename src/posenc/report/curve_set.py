@@ -221,6 +221,20 @@ class CurveSet:
         name += f" of {self.swapped} with swaps" if self.swapped else ""
         return f"{name}, trained at L = {self.train_length}: {self.evaluation_key}"
 
+    def length_ratio(self, curve: Curve, length: float) -> float | None:
+        """Return the quantity at `length` divided by that at L, over the seeds that have both.
+
+        Returns None if there is no such seed, or if the quantity at L is 0.
+        """
+        points = curve.point_at(length), curve.point_at(self.train_length)
+        seeds = set.intersection(*({*point.seeds} if point else set() for point in points))
+        if not seeds:
+            return None
+        value, reference = (
+            self.quantity.from_mean(point.mean_over(seeds)) for point in points if point
+        )
+        return value / reference if reference else None
+
     @property
     def by_label(self) -> dict[str, Curve]:
         return {curve.label: curve for curve in self.curves}

@@ -82,15 +82,9 @@ def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
 
 
 def length_ratio(curve: Curve, curves: CurveSet) -> str:
-    """Return the value at the longest length divided by that at L, for seeds that have both."""
-    longest, reference = map(curve.point_at, (curves.x_values[-1], curves.train_length))
-    if longest is None or reference is None:
-        return MISSING
-    seeds = {*longest.seeds} & {*reference.seeds}
-    if not seeds:
-        return MISSING
-    values = [curves.quantity.from_mean(p.mean_over(seeds)) for p in (longest, reference)]
-    return format_number(values[0] / values[1]) if values[1] else MISSING
+    """Return the value at the longest length divided by that at the training length."""
+    ratio = curves.length_ratio(curve, curves.x_values[-1])
+    return MISSING if ratio is None else format_number(ratio)
 
 
 def published_ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
