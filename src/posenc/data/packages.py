@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 from posenc.data.corpus import Corpus, json_digest
+from posenc.runs.files import file_sha256
 
 _EXCLUDED_FOLDERS = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}
 _MAX_FILE_BYTES = 500_000
@@ -158,7 +159,7 @@ def _recorded_hash(package: Distribution, file: PackagePath) -> str:
     if file.hash is not None:
         return file.hash.value
     path = Path(str(package.locate_file(file)))
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return file_sha256(path) if path.is_file() else ""
 
 
 def _line_hashes(text: str) -> set[int]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Factors, Geometry, layer_encodings
-from posenc.encodings.drope import LENGTH_SCALING_REASON, Drope
+from posenc.encodings.drope import LENGTH_SCALING_REASON, contains_drope
 from posenc.encodings.spectra.context_extension import scaling_factor
 from posenc.encodings.wrapper import EncodingFactory, Wrapper, innermost_encoding
 
@@ -27,8 +27,7 @@ class AlibiPi(Wrapper):
     ) -> None:
         super().__init__(geometry, inner)
         layers = map(innermost_encoding, layer_encodings(self.inner))
-        is_dropped = any(isinstance(module, Drope) for module in self.inner.modules())
-        if is_dropped or not all(isinstance(layer, Alibi) for layer in layers):
+        if contains_drope(self.inner) or not all(isinstance(layer, Alibi) for layer in layers):
             raise ValueError(
                 f"inner={type(self.inner).__name__} must be ALiBi in every layer; choose alibi, or"
                 f" a wrapper around it such as window"

@@ -77,6 +77,11 @@ class Drope(Wrapper):
         return q, k
 
 
+def contains_drope(encoding: Encoding) -> bool:
+    """Whether the encoding, or an encoding inside it, is dropped at the end of training."""
+    return any(isinstance(module, Drope) for module in encoding.modules())
+
+
 def length_temperature(length: int, train_length: int, scale: float) -> float:
     """Return 1 + scale ln(length / train_length), or 1 up to the training length."""
     return 1 + scale * max(0.0, math.log(length / train_length))

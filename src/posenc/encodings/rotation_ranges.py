@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry, layer_encodings
-from posenc.encodings.drope import Drope
+from posenc.encodings.drope import contains_drope
 from posenc.encodings.partial_key_offset import PartialKeyOffset
 from posenc.encodings.randomized import Randomized
 from posenc.encodings.rope import Rope
@@ -68,7 +68,7 @@ def changes_positions(layer: Encoding) -> bool:
 
 
 def _supports_any_positions(layer: Encoding) -> bool:
-    if changes_positions(layer) or any(isinstance(module, Drope) for module in layer.modules()):
+    if changes_positions(layer) or contains_drope(layer):
         return False
     return _has_rope(layer) or not innermost_encoding(layer).overrides("rotate")
 

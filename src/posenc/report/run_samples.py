@@ -171,7 +171,7 @@ def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> s
         "run": to_override_value(path, "run"),
         "data": value.row_keys.get("corpus"),
         "evaluation.protocols": f"[{protocol}]",
-        "evaluation.lengths": f"[{','.join(map(str, sorted(lengths)))}]" if lengths else None,
+        "evaluation.lengths": to_override_value(sorted(lengths), "lengths") if lengths else None,
         f"evaluation.{parameter}": number if parameter else None,
         "evaluation.split": value.row_keys.get("split"),
         "evaluation.swaps": swap and f"['{swap}']",
