@@ -49,6 +49,9 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     assert 0 < nope["utilization"] < 1
     _, row = csv.DictReader((folder / "bench.csv").read_text().splitlines())
     assert float(row["ratio"]) == alibi["ratio"]
+    assert main(["bench", *SMALL_MODEL, *overrides, "train_length=256", "batch_tokens=256"]) == 0
+    assert json.loads((folder.with_name("bench-1") / "bench.json").read_text()) == bench
+    assert {file.name for file in folder.iterdir()} == files
 
 
 def test_the_attention_of_one_layer_can_be_timed_alone(

@@ -64,6 +64,10 @@ def error_of(
         (["encoding=rope", "encoding/spectrum=ntk", "encoding.spectrum.factor=1e300"], ["1000000"]),
         (["encoding=fire", "kernel=toeplitz"], ["kernel=toeplitz", "Fire", "distance"]),
         (["encoding=t5", "kernel=factored"], ["kernel=factored", "T5", "does not factorize"]),
+        (
+            ["encoding=alibi", "kernel=key_bias", "precision=bf16", "evaluation.factors=[4000]"],
+            ["kernel=key_bias", "bias exceeds 16,384"],
+        ),
         (["trainer=gpu"], ["trainer=gpu", "trainer=cpu"]),
         (["devices=3"], ["devices=3", "batch_tokens=192", "8 sequences"]),
         (["devices=2", "trainer.strategy=dp"], ["trainer.strategy='dp'", "ddp, fsdp"]),

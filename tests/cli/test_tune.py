@@ -80,6 +80,17 @@ def test_the_same_command_retrains_nothing_and_more_trials_continue_the_search(
     assert len(launched) == 2
 
 
+def test_another_search_with_the_same_name_keeps_the_trials_of_the_first(
+    tune: Callable[..., list[dict[str, str]]], launched: list[str]
+) -> None:
+    (first,) = tune("encoding=alibi", INTERVAL, "trials=1")
+    other = "optimizer.weight_decay=interval(0,1)"
+    kept, added = tune("encoding=rope", INTERVAL, other, "trials=1")
+    assert kept == {**first, "optimizer.weight_decay": "-"}
+    assert added["run"].startswith("rope") and 0 < float(added["optimizer.weight_decay"]) < 1
+    assert list(added)[-1] == "validation_loss"
+
+
 def test_losses_of_other_validation_settings_are_not_compared(
     tune: Callable[..., list[dict[str, str]]],
     launched: list[str],

@@ -15,6 +15,7 @@ import pytest
 from posenc.cli import main as posenc
 from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
+from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 from posenc.training.checkpoint import list_checkpoints
@@ -230,6 +231,24 @@ def test_a_second_process_does_not_start_a_running_run(
     finally:
         process.terminate()
         assert process.wait() == INTERRUPTED
+
+
+@pytest.mark.slow
+def test_a_job_that_waits_for_the_data_of_another_process_can_be_stopped(
+    small_run: SmallRun,
+) -> None:
+    run = small_run()
+    cache, fingerprint = Path(run.config().cache_dir), run.config().planned.fingerprint
+    shutil.rmtree(cache / fingerprint, ignore_errors=True)
+    with lock(cache / f".{fingerprint}.lock"):
+        process = start(run)
+        while "waiting for another process" not in run.log_file.read_text():
+            assert process.poll() is None, run.log_file.read_text()
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(30) == INTERRUPTED
+    assert run.status().state == "interrupted"
+    assert main([str(run.path)]) == FINISHED
 
 
 @pytest.mark.slow

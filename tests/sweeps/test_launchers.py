@@ -20,7 +20,7 @@ from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.launcher import PlannedRun
 from posenc.sweeps.plan import plan
 from posenc.sweeps.ray_launcher import RayLauncher
-from posenc.sweeps.submitit_launcher import LocalLauncher
+from posenc.sweeps.submitit_launcher import LocalLauncher, _new_jobs_folder
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -71,13 +71,21 @@ def test_options_of_a_queue_launcher_must_be_positive(option: str) -> None:
         LocalLauncher(**options)
 
 
+def test_files_that_others_left_for_submitit_are_never_unpickled(tmp_path: Path) -> None:
+    (tmp_path / ".submitit").mkdir()
+    (tmp_path / ".submitit" / "1_submitted.pkl").touch()
+    first, second = _new_jobs_folder(tmp_path), _new_jobs_folder(tmp_path)
+    assert first != second and not [*first.iterdir(), *second.iterdir()]
+
+
 @pytest.mark.slow
 def test_a_job_at_its_time_limit_checkpoints_and_is_requeued(small_run: SmallRun) -> None:
     """The test sends the signal that submitit's controller would send."""
     pytest.importorskip("submitit")
     run = small_run("tokens=96000")
     launcher = LocalLauncher(jobs=None, cpus_per_task=1, timeout_min=10)
-    job: Any = launcher._submit(PlannedRun(run), freeze_code(run.path.absolute().parent))
+    folder = run.path.absolute().parent
+    job: Any = launcher._submit(PlannedRun(run), freeze_code(folder), folder / ".submitit")
     while len(run.metrics()) < 5:
         time.sleep(0.05)
     (task,) = Path(f"/proc/{job.job_id}/task/{job.job_id}/children").read_text().split()

@@ -165,10 +165,14 @@ def flex_options(device: torch.device) -> Mapping[str, Any]:
 
 @torch.no_grad()
 def layer_choices(
-    name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype
+    name: str,
+    encoding: Encoding,
+    device: torch.device,
+    dtype: torch.dtype,
+    length: int | None = None,
 ) -> list[KernelChoice]:
-    """Return the result of `resolve_kernel` for each layer at the training length."""
-    length = encoding.geometry.train_length
+    """Return the result of `resolve_kernel` for each layer, by default at the training length."""
+    length = length or encoding.geometry.train_length
     layers = layer_encodings(encoding)
     return [resolve_kernel(name, layer, device, dtype, length) for layer in layers]
 

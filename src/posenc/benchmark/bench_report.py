@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +41,10 @@ DEFAULT_QUESTION = "How much time and memory does each positional encoding take?
 def write_benchmark(
     folder: Path, rows: Sequence[Row], command: str, about: Mapping[str, Any]
 ) -> None:
-    """Write index.html, and bench.json, .csv, .md, .png and .svg, overwriting existing files.
+    """Write index.html, and bench.json, .csv, .md, .png and .svg.
 
-    If an encoding was measured with several kernels, also writes kernels.csv.
+    If an encoding was measured with several kernels, also writes kernels.csv. The folder of an
+    earlier benchmark is renamed: its measurements could not be reproduced.
 
     `about` has the experiment's `title` and optionally its `question`, `interpretation`,
     `limitations`, and the `source` of published costs. The contents of all files are created before
@@ -58,8 +59,16 @@ def write_benchmark(
     if records := compare_kernels(rows):
         files["kernels.csv"] = records_csv(records)
     page = _page(rows, command, about, figure, list(files))
+    _keep_earlier(folder)
     write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
     write_page(folder / "index.html", files, page)
+
+
+def _keep_earlier(folder: Path) -> None:
+    """Rename the folder of an earlier benchmark by adding the first number that is free."""
+    if (folder / "bench.json").exists():
+        kept = (folder.with_name(f"{folder.name}-{number}") for number in count(1))
+        folder.rename(next(path for path in kept if not path.exists()))
 
 
 def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """`posenc tune`: find settings, such as the learning rate, with the lowest validation loss."""
 
+import csv
 import shlex
 from pathlib import Path
 
@@ -13,13 +14,18 @@ from posenc.config.overrides import override_key, positive_integer
 from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
-from posenc.runs.files import write_atomic
+from posenc.runs.files import read_text, write_atomic
 
 DEFAULT_TRIALS = 10
+FIXED_COLUMNS = ("run", "job", "validation_loss")
+"""The columns of tuning.csv besides the tuned hyperparameters."""
 
 
 def run(arguments: Arguments) -> int:
-    """Search, print the best trial of each job, and write all trials to `tuning.csv`."""
+    """Search, print the best trial of each job, and write all trials to `tuning.csv`.
+
+    The file keeps the trials of other searches with the same name.
+    """
     words = [word for word in arguments.overrides if override_key(word) != "trials"]
     if CFG in arguments.flags:
         jobs = sweep_jobs("train", split_intervals(words)[1], arguments.config_dirs)
@@ -30,7 +36,7 @@ def run(arguments: Arguments) -> int:
     file = Path(sweep.folder) / "tuning.csv"
     records = [_record(search, trial) for search in searches for trial in search.trials]
     if records:
-        write_atomic(file, records_csv(records))
+        write_atomic(file, records_csv(_with_other_searches(file, records)))
         _print_best(searches)
         console.print(f"all trials: {file}", highlight=False, soft_wrap=True)
     if not complete:
@@ -51,6 +57,19 @@ def _record(search: Search, trial: Trial) -> dict[str, object]:
         **trial.values,
         "validation_loss": trial.loss,
     }
+
+
+def _with_other_searches(file: Path, records: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the records of the file that are not in `records`, and `records`, with all keys."""
+    runs = {record["run"] for record in records}
+    try:
+        saved = list(csv.DictReader(read_text(file).splitlines(), restkey="", restval=""))
+    except (OSError, ValueError, csv.Error):  # there is none, or it is not from posenc
+        saved = []
+    others = [row for row in saved if row.keys() >= {"run", "job"} and row["run"] not in runs]
+    tuned = {key: None for row in [*others, *records] for key in row if key not in FIXED_COLUMNS}
+    keys = ["run", "job", *tuned, "validation_loss"]
+    return [{key: row.get(key) for key in keys} for row in [*others, *records]]
 
 
 def _print_best(searches: list[Search]) -> None:

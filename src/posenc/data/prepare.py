@@ -5,7 +5,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from posenc.data.corpus import Corpus, json_digest, split_lines
 from posenc.data.prepared_files import write_meta
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
-from posenc.runs.lock import lock
+from posenc.runs.lock import lock, wait_for_lock
 
 _FORMAT_VERSION = 1
 _PROGRESS_INTERVAL = 10_000_000  # tokens
@@ -50,24 +49,12 @@ def prepare(
                 f" '{corpus.name}' has only {', '.join(corpus.splits())}; set data.train, or use"
                 " tokenizer=byte or tokenizer=pretrained"
             )
-        with _preparation_lock(cache_dir, data_fingerprint, on_progress):
+        waiting = f"data: waiting for another process that is preparing {data_fingerprint}"
+        lock_file = cache_dir / f".{data_fingerprint}.lock"
+        with wait_for_lock(lock_file, lambda: on_progress(waiting)):
             if not folder.is_dir():
                 _write_folder(corpus, tokenizer, folder, on_progress)
     return TokenizedData(folder)
-
-
-@contextmanager
-def _preparation_lock(
-    cache_dir: Path, data_fingerprint: str, on_progress: ProgressCallback
-) -> Iterator[None]:
-    path = cache_dir / f".{data_fingerprint}.lock"
-    with lock(path, timeout=0) as acquired:
-        if acquired:
-            yield
-            return
-    on_progress(f"data: waiting for another process that is preparing {data_fingerprint}")
-    with lock(path):
-        yield
 
 
 def _write_folder(

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +13,7 @@ from posenc.attention import UnsupportedKernelError
 from posenc.attention.choice import layer_choices
 from posenc.config.errors import RunError
 from posenc.config.paths import experiment_arguments
+from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
@@ -127,9 +128,10 @@ def supported_kernel(
     same function.
     """
     dtype = attention_dtype(config.precision)
+    lengths = {config.train_length, max(evaluation_lengths(config))}
     try:
-        for encoding in encodings:
-            layer_choices(config.kernel, encoding, device, dtype)
+        for encoding, length in product(encodings, lengths):
+            layer_choices(config.kernel, encoding, device, dtype, length)
     except UnsupportedKernelError as error:
         log.warning("using kernel=auto instead of %s: %s", config.kernel, error.reason)
         return "auto"

@@ -17,7 +17,7 @@ from posenc.config.steps import training_steps
 from posenc.data.tokenized import TokenizedData
 from posenc.evaluation.kneser_ney import KneserNey
 from posenc.runs.evaluation_rows import read_rows, write_rows
-from posenc.runs.lock import lock
+from posenc.runs.lock import wait_for_lock
 from posenc.runs.row_types import NGRAMS
 from posenc.runs.run_directory import RunDirectory
 
@@ -67,7 +67,8 @@ def _lock_cache(file: Path) -> Iterator[bool]:
     """Lock a cache file if the cache can be written to, and yield whether it can."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(lock(file.with_suffix(".lock")))
+            waiting = "waiting for another process that is counting the same n-grams"
+            stack.enter_context(wait_for_lock(file.with_suffix(".lock"), lambda: log.info(waiting)))
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise

@@ -52,7 +52,7 @@ from posenc.training.compilation import choose_compile
 from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
 from posenc.training.fit import fit
 from posenc.training.session import Session
-from posenc.training.stop import StopRequest
+from posenc.training.stop import Stopped, StopRequest
 
 log = logging.getLogger("posenc")
 RESELECTED = ("kernel", "compile", "compile_reason")
@@ -126,7 +126,11 @@ def _run(
     check_identity(config)
     encoding = build_encoding(config)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
-    data = build_data(config, log.info)
+    try:
+        with stop.raising():
+            data = build_data(config, log.info)
+    except Stopped:
+        return False
     if data.fingerprint != config.planned.fingerprint:
         raise RunError(
             f"the corpus or tokenizer has changed since planning: the data's fingerprint was"
@@ -231,5 +235,9 @@ def _train_and_evaluate(session: Session) -> bool:
     ):
         return False
     if rank() == 0 and isinstance(data, TokenizedData):
-        save_ngram_rows(run, config, data, run.trained_steps(training_steps(config).total))
+        try:
+            with session.stop.raising():
+                save_ngram_rows(run, config, data, run.trained_steps(training_steps(config).total))
+        except Stopped:
+            return False
     return True

@@ -1,6 +1,7 @@
 """Validation of a job before training: its components, lengths, devices and data."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,8 +201,12 @@ def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
 
 
 def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
+    if config.kernel == "auto":  # supports every length
+        return
     device, dtype = select_device(config), attention_dtype(config.precision)
-    _as_config_error("kernel", lambda: layer_choices(config.kernel, encoding, device, dtype))
+    for length in (config.train_length, max(evaluation_lengths(config))):
+        choices = partial(layer_choices, config.kernel, encoding, device, dtype, length)
+        _as_config_error("kernel", choices)
 
 
 def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +45,21 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         yield acquired
+
+
+@contextmanager
+def wait_for_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold an exclusive lock on the file; calls `on_wait` first if another process holds it.
+
+    For locks that may be held for minutes. Raises the same errors as `lock`.
+    """
+    with lock(path, timeout=0) as acquired:
+        if acquired:
+            yield
+            return
+    on_wait()
+    with lock(path):
+        yield
 
 
 def is_locked(path: Path) -> bool:

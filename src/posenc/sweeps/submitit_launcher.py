@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.console import Console
@@ -57,12 +58,13 @@ class SubmititLauncher(Launcher):
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
         self.display.print(f"submitting {count} ({self.cluster}), {finished} already finished")
-        code = self.freeze_code(runs[0].run.path.absolute().parent)
+        folder = runs[0].run.path.absolute().parent
+        code, jobs_folder = self.freeze_code(folder), _new_jobs_folder(folder)
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):
                     planned = waiting.popleft()
-                    active[planned] = job = self._submit(planned, code)
+                    active[planned] = job = self._submit(planned, code, jobs_folder)
                     self.display.print(f"▶ {planned.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for planned in self._ended(active):
@@ -78,8 +80,7 @@ class SubmititLauncher(Launcher):
             raise
         return outcomes
 
-    def _submit(self, planned: PlannedRun, code: Path) -> "Job[None]":
-        folder = planned.run.path.absolute().parent / ".submitit"
+    def _submit(self, planned: PlannedRun, code: Path, folder: Path) -> "Job[None]":
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
         executor = import_extra("submitit", "this launcher").AutoExecutor(
             folder, cluster=self.cluster, **requeues
@@ -95,6 +96,16 @@ class SubmititLauncher(Launcher):
     def _ended(self, active: Mapping[PlannedRun, "Job[None]"]) -> list[PlannedRun]:
         """Return the runs whose jobs have ended."""
         return [planned for planned, job in active.items() if job.done()]
+
+
+def _new_jobs_folder(folder: Path) -> Path:
+    """Create and return an empty folder for the files of the jobs, which submitit unpickles.
+
+    A job would also unpickle a file that somebody else left for it.
+    """
+    parent = folder / ".submitit"
+    parent.mkdir(exist_ok=True)
+    return Path(mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
 
 
 class LocalLauncher(SubmititLauncher):

@@ -10,11 +10,15 @@ from contextlib import contextmanager
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+class Stopped(BaseException):
+    """Raised by a signal inside `StopRequest.raising`."""
+
+
 class StopRequest:
     """A request to stop, triggered by SIGTERM, SIGINT or the death of the launcher."""
 
     def __init__(self, launcher_alive: Callable[[], bool]) -> None:
-        self._signalled = False
+        self._signalled = self._raises = False
         self._launcher_alive = launcher_alive
 
     def requested(self) -> bool:
@@ -36,10 +40,24 @@ class StopRequest:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Let the first signal raise Stopped inside the context, for work that has no steps."""
+        if self._signalled:
+            raise Stopped
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
     def install_handlers(self) -> None:
         """Handle the signals from now on; also replaces handlers that Lightning has installed."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: object) -> None:
-        self._signalled = True
+        self._signalled, raises = True, self._raises
+        if raises:
+            self._raises = False
+            raise Stopped
