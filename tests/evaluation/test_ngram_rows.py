@@ -130,10 +130,10 @@ def test_a_cache_that_cannot_be_written_to_does_not_prevent_the_models(
     config, data = prepared(configured, tmp_path, "tokens=3200", "batch_tokens=320")
     expected = ngram_rows(config, data, num_steps(config))
 
-    def read_only(path: Path) -> None:
+    def read_only(path: Path, on_wait: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    monkeypatch.setattr(ngram_baseline, "lock", read_only)
+    monkeypatch.setattr(ngram_baseline, "wait_for_lock", read_only)
     monkeypatch.setattr(ngram_baseline, "KneserNey", None)  # the cache can still be read
     assert ngram_rows(config, data, num_steps(config)) == expected
     monkeypatch.setattr(ngram_baseline, "KneserNey", KneserNey)
