@@ -109,7 +109,11 @@ def test_the_factors_found_are_a_swap_with_the_loss_of_the_search(
     text = ["evaluation.split=train", f"evaluation.budget_tokens={TOKENS}"]
     lengths = [f"evaluation.lengths=[{LENGTH}]", "evaluation=nonoverlapping"]
     assert main(["evaluate", f"run={path}", *swaps, *text, *lengths]) == 0
-    rows = {r["swap"]: r for r in RunDirectory(path).rows() if r["protocol"] == "nonoverlapping"}
+    rows = {
+        row["swap"]: row
+        for row in RunDirectory(path).rows()
+        if (row["protocol"], row["split"]) == ("nonoverlapping", "train")
+    }
     (searched,) = (row for name, row in rows.items() if (name or "").startswith("longrope_"))
     assert searched["loss"] == lowest
     assert rows["pi"]["loss"] == pytest.approx(generations[0][0][1], abs=1e-6)
