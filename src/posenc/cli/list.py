@@ -14,6 +14,8 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"unknown group {group}{hint} (available: {', '.join(available)})")
     for group in selected:
         print(group)
-        for name, description in options(group, arguments.config_dirs).items():
-            print(printable(f"  {name:22} {description}"))
+        descriptions = options(group, arguments.config_dirs)
+        width = max(map(len, descriptions), default=0)
+        for name, description in descriptions.items():
+            print(printable(f"  {name:{width}}  {description}"))
     return 0
