@@ -80,7 +80,10 @@ class Arguments:
 
 
 def parse(command: str, argv: Sequence[str]) -> Arguments:
-    """Separate flags from overrides. Raises ConfigError for a flag that the command does not have.
+    """Separate flags from overrides.
+
+    Raises ConfigError for a flag that the command does not have, and for a folder or file that
+    `check_config_dirs` rejects.
 
     `--config-dir DIR` adds a folder of YAML files. Hydra's `-m` (in SWEEP_COMMANDS) and the `job`
     of `--cfg job` are accepted but not needed: commas define a sweep, and `job` is the default. The

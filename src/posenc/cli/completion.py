@@ -17,6 +17,7 @@ from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, SELECTION_KEYS
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
 from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups, option_files
+from posenc.config.settings import TYPES
 from posenc.config.yaml_files import check_config_dir
 
 SCRIPTS = {
@@ -156,8 +157,6 @@ def _values(key: str, context: Context) -> list[str]:
     elif key == "run":
         names = [str(file.parent) for file in context.outputs.glob("*/*/config.yaml")]
     elif not names:
-        from posenc.config.settings import TYPES  # imports OmegaConf
-
         choices = TYPES.get(key)
         names = [str(choice).lower() for choice in choices] if isinstance(choices, tuple) else []
     return list(names)

@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
         for error in errors.values():
             raise error
     for name, error in errors.items():
-        console.print(f"{name} was skipped: {error}", highlight=False, soft_wrap=True)
+        console.print(f"{name} could not be evaluated: {error}", highlight=False, soft_wrap=True)
     if errors:
         raise RunError(f"{len(errors)} of {len(requests)} evaluations failed; see the errors above")
     return 0

@@ -23,10 +23,11 @@ HELP = {
     "sync": """
         usage: posenc sync EXPERIMENT | experiment=NAME [size=SIZE] | name=NAME [--offline]
 
-        Uploads an experiment's runs from their run directories. EXPERIMENT is the name of a folder
-        in outputs/. Needs an API key (wandb login or WANDB_API_KEY). Skips runs in progress;
-        repeating the command uploads nothing twice. With --offline, recreates missing or incomplete
-        offline W&B files instead, which needs no API key.
+        Uploads an experiment's runs from their run directories, and the figures of its report.
+        EXPERIMENT is the name of a folder in outputs/. Needs an API key (wandb login or
+        WANDB_API_KEY). Skips runs in progress; repeating the command uploads nothing twice. With
+        --offline, recreates missing or incomplete offline W&B files instead, which needs no API
+        key.
 
           posenc sync quickstart
     """,

@@ -57,7 +57,7 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
 def select_runs(arguments: Arguments) -> list[str]:
     """Return the overrides, with an experiment and filters replaced by `run=PATH,...`.
 
-    If `run` is also set, only runs of the experiment are considered for its values. Raises
+    If `run` is also set, its values are looked up only among the runs of the experiment. Raises
     ConfigError if there is no such run, if `run` is combined with filters, or if no finished run of
     the experiment matches the filters.
     """

@@ -10,7 +10,7 @@ from posenc.cli.arguments import Arguments
 from posenc.cli.run_selection import select_in_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
-from posenc.config.paths import other_results
+from posenc.config.paths import describe_other_results
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.status_table import all_runs, may_continue, status_json, status_table
 
@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
     elif runs := read_runs():
         Console().print(status_table(runs), soft_wrap=True)
     else:
-        results = other_results(folder)
+        results = describe_other_results(folder)
         text = f"no runs, but {results}" if results else f"{folder} has no runs"
         Console().print(text, soft_wrap=True, highlight=False)
     return 0

@@ -16,9 +16,10 @@ def run(arguments: Arguments) -> int:
     if not runs:
         raise ConfigError(f"{folder} has no runs; create them with posenc train")
     offline, skipped = "--offline" in arguments.flags, 0
+    action = "recreating the offline files of" if offline else "uploading"
     for index, directory in enumerate(runs):
         try:
-            with Console(stderr=True).status(f"uploading {directory.name}"):
+            with Console(stderr=True).status(f"{action} {directory.name}"):
                 outcome = sync_run(directory, offline=offline)
             console.print(f"{directory.name}: {outcome}")
         except WandbError as error:

@@ -58,10 +58,10 @@ def require_single_values(arguments: Arguments) -> None:
             raise ConfigError(f"{override.input_line}: {command} takes a single value per key")
 
 
-def compose_request(arguments: Arguments, root: str) -> DictConfig:
-    """Return the settings of a command that works on one run, composed from conf/`root`.yaml."""
+def compose_request(arguments: Arguments, config_name: str) -> DictConfig:
+    """Return the settings of a command that works on one run, from `conf/<config_name>.yaml`."""
     require_single_values(arguments)
-    values = compose_resolved(Composer(root, arguments.config_dirs), arguments.overrides)
+    values = compose_resolved(Composer(config_name, arguments.config_dirs), arguments.overrides)
     return OmegaConf.create(values)
 
 

@@ -1,7 +1,7 @@
-"""`posenc train`: plan the runs of a sweep, launch them and print which of them finished.
+"""`posenc train`: plan the runs of a sweep, launch the unfinished ones and print a summary.
 
-Their results are printed by `posenc report`.
-The launcher runs jobs from a frozen copy of the code (`posenc.jobs.frozen_code`).
+`posenc report` prints the results. The launcher runs jobs from a frozen copy of the code
+(`posenc.jobs.frozen_code`).
 """
 
 from pathlib import Path

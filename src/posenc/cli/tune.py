@@ -60,7 +60,7 @@ def _record(search: Search, trial: Trial) -> dict[str, object]:
 
 
 def _with_other_searches(file: Path, records: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the records of the file that are not in `records`, and `records`, with all keys."""
+    """Return the rows of other runs in `file`, then `records`, all with the same keys."""
     runs = {record["run"] for record in records}
     try:
         saved = list(csv.DictReader(read_text(file).splitlines(), restkey="", restval=""))

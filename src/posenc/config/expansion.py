@@ -15,7 +15,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.values import walk
 
 MAX_VALUES = 100_000
-"""The maximum number of expanded values; more would take minutes.
+"""The maximum number of values after expansion; expanding to more would take minutes.
 
 No experiment has even a tenth of that.
 """

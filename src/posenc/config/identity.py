@@ -62,7 +62,8 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
 def swap_digest(node: DictConfig, modules: Sequence[str]) -> str:
     """Return a hash of the definition of a swap.
 
-    The name of a custom swap does not change when its class or the class's source code does.
+    The name of a custom swap does not identify it: it stays the same when the class, or the source
+    code of the class, changes.
     """
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     sources = _user_sources(values, "evaluation.swap", modules)

@@ -106,9 +106,9 @@ def override_key(override: str) -> str:
 
 
 def positive_integer(key: str, text: str, limit: int) -> int:
-    """Parse the value of a key that is not in the config.
+    """Parse the value of a command-line key that `conf/` does not have, such as `trials`.
 
-    Raises ConfigError unless it is positive and below `limit`.
+    Raises ConfigError unless it is a positive integer below `limit`.
     """
     if not re.fullmatch("[0-9]{1,18}", text) or not 0 < int(text) < limit:
         raise ConfigError(f"{key}={text} must be a positive integer below {limit:,}")

@@ -20,7 +20,7 @@ def experiment_arguments(folder: Path) -> str:
     return shlex.join(arguments)
 
 
-def other_results(folder: Path) -> str:
+def describe_other_results(folder: Path) -> str:
     """Return text that names the results of posenc bench and inspect in a folder, or ""."""
     return " and ".join(
         f"the results of posenc {command} ({folder / command})"

@@ -46,7 +46,8 @@ def load_yaml(text: str) -> Any:
     """
     sections = SECTION.findall(text)
     if "".join(sections) == text:
-        with suppress(yaml.YAMLError):  # _load reads values that span sections, and reports errors
+        # On an error, _load parses the whole text: a value may span sections, or be invalid.
+        with suppress(yaml.YAMLError):
             values = [pickle.loads(_pickled_section(section)) for section in sections]
             keys = {key for value in values for key in value}
             if len(keys) == len(sections):

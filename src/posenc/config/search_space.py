@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
     @property
     def samples(self) -> list[str]:
-        """The overrides that set the key to its lowest, its highest and a value in between."""
+        """Overrides that set the key to its lowest value, its highest value and one in between."""
         inner = self.low + (self.high - self.low) / math.pi  # not integral, even if both bounds are
         values = self.low, self.high, round(inner) if self.is_integer else inner
         return [f"{self.key}={value}" for value in values]
@@ -37,7 +37,8 @@ def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]
     """Return the parsed intervals and the overrides without intervals.
 
     Raises ConfigError for an interval whose first bound is not less than its second, a logarithmic
-    one that is not positive, or an interval of floats for an integer setting.
+    one that is not positive, an interval of floats for an integer setting, or a key that has both
+    an interval and another override.
     """
     intervals, others = [], []
     for override in parse(overrides):

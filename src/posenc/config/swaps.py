@@ -118,8 +118,8 @@ def _parse_swap(entry: str, config_dirs: Sequence[Path]) -> tuple[str, DictConfi
 def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> str:
     """Return the option and the parameters that differ from its defaults.
 
-    The defaults of an option in `config_dirs` can change, so the name has all of its parameters,
-    with a hash in place of each list or mapping.
+    For a custom option, whose defaults can change, the name includes all parameters, with a hash
+    in place of each list or mapping.
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))

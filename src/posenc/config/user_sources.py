@@ -19,7 +19,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 @lru_cache
 def source_hashes(target: Any) -> Mapping[str, str]:
-    """Map the qualified names of `target` and of the globals that its code uses to hashes.
+    """Return a hash of `target` and of each global that its code uses, by qualified name.
 
     The globals are those of the user's modules, including those used indirectly. A function or
     class, such as a base class, is represented by its source code; numbers, strings and tuples of

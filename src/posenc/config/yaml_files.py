@@ -13,7 +13,7 @@ from posenc.config.values import MAX_NESTING
 
 
 def check_config_dir(folder: Path) -> Path:
-    """Check a folder and the YAML files in its config groups, and return it.
+    """Check a folder, the YAML files in it and those in its config groups, and return the folder.
 
     Raises ConfigError if it is not a folder, or if a file is not UTF-8 or not YAML, is nested too
     deeply, has too many values once its aliases are expanded, or differs from posenc's file of the

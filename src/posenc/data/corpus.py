@@ -107,7 +107,7 @@ class SplitFractions:
 
 
 def can_split_by_hash(documents: Iterable[str]) -> bool:
-    """Whether there are enough documents that are not blank to assign each to a split by hash."""
+    """Whether there are enough non-blank documents to assign each of them to a split by hash."""
     present = (document for document in documents if document.strip())
     return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
 

@@ -141,7 +141,7 @@ def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tupl
 
 
 def _installed_content(package: Distribution, file: PackagePath) -> bytes:
-    """Read a file; raises ConfigError if it has been changed or deleted since it was installed."""
+    """Read a file; raises ConfigError if it does not match its recorded hash, if it has one."""
     path = Path(str(package.locate_file(file)))
     content = path.read_bytes() if path.is_file() else b""
     if file.hash is not None:

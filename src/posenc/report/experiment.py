@@ -18,7 +18,7 @@ from posenc.config.errors import (
     did_you_mean,
     printable,
 )
-from posenc.config.paths import experiment_arguments, other_results
+from posenc.config.paths import describe_other_results, experiment_arguments
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
@@ -265,7 +265,7 @@ def _with_short_paths(text: str) -> str:
 def _no_runs_message(folder: Path) -> str:
     others = sorted({file.parent.parent.name for file in folder.parent.glob("*/*/config.yaml")})
     problem = "contains no runs" if folder.is_dir() else "does not exist"
-    if results := other_results(folder):
+    if results := describe_other_results(folder):
         problem = f"contains no runs, but {results}"
     remedy = f"available: {', '.join(others)}" if others else "create runs with `posenc train`"
     return f"{folder} {problem} ({remedy}){did_you_mean(folder.name, others)}"

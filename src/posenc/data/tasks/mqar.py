@@ -2,11 +2,11 @@
 
 Arora et al. 2023 (arXiv:2312.04927, section 3). The keys are distinct; values may repeat (in the
 paper's code, they do not). A sequence of T tokens has T / `pair_tokens` pairs, followed by as many
-queries. A query is a key and its value, in a slot of two tokens. Slots follow the power law
-p(slot) ~ slot^(power - 1): if `power` is below 1, slots closer to the pairs are more likely. Unused
-slots are blank (in the paper's code, random tokens or zeros). Each query is for a random pair. The
-paper's code queries each pair once, but does not show the answers to the model; if it did, the last
-answer would follow by elimination.
+queries. A query is a key and its value, in a slot of two tokens. The slots of the queries are
+sampled from the power law p(slot) ~ slot^(power - 1): if `power` is below 1, slots closer to the
+pairs are more likely. Unused slots are blank (in the paper's code, random tokens or zeros). Each
+query is for a random pair. The paper's code queries each pair once, but does not show the answers
+to the model; if it did, the last answer would follow by elimination.
 
     k3 v1 k0 v5 . . k0|v5 . . . . k3|v1 . .
 """
@@ -84,8 +84,8 @@ class AssociativeRecall(Task):
         size, (keys, _) = super().largest_size(length), self._counts()
         if size > keys:
             raise ConfigError(
-                f"length {length} has {size} pairs, but the task '{self.name}' has only {keys}"
-                f" distinct keys; {self._remedy(size)} or use shorter lengths"
+                f"a sequence of length {length} has {size} pairs, but the task '{self.name}' has"
+                f" only {keys} distinct keys; {self._remedy(size)} or use shorter lengths"
             )
         return size
 

@@ -34,7 +34,7 @@ def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
     """Return the tokenizer that a tokenizer.json with this text describes.
 
     Raises ConfigError if the library rejects it, if it fails `check_growth`, or if it takes too
-    long for a short text, because of a regular expression that backtracks.
+    long to encode a short text, because of a regular expression that backtracks.
     """
     with library_errors("the tokenizers library cannot read it"):
         tokenizer = HuggingFaceTokenizer.from_str(text)

@@ -1,4 +1,4 @@
-"""A vocabulary of named symbols, defined by a task; `word.py` reuses its functions."""
+"""A tokenizer for the named symbols of a task, and functions that `word.py` also uses."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
