@@ -24,7 +24,7 @@ KernelFunction = Callable[[Encoding, Tensor, Tensor, Tensor, Tensor, Tensor], Te
 
 
 class UnsupportedKernelError(ConfigError, ValueError):
-    """Raised if a kernel does not support an encoding, or the bias that it returns for an input."""
+    """Raised if a kernel does not support an encoding, or the encoding's bias for an input."""
 
     def __init__(self, kernel: str, encoding: Encoding, reason: str) -> None:
         name, self.reason = type(encoding).__name__, reason

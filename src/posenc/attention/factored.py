@@ -50,7 +50,7 @@ def not_factorable_reason(encoding: Encoding, pos: Tensor) -> str | None:
     if encoding.overrides("sink"):
         return "it has a sink, and its factors give the scores only up to a per-query constant"
     if pos.ndim > 1:
-        return "with multi-dimensional positions, the bias does not factorize"
+        return "the kernel does not support coordinates"
     return (
         None if sample_factors(encoding, pos) else "its bias does not factorize with these settings"
     )

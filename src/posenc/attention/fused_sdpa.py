@@ -111,7 +111,7 @@ def backward_with_bias(
     grad_k: Tensor,
     grad_v: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of queries and bias; add the others to `grad_k` and `grad_v`.
+    """Return the gradients of q and bias, and add those of k and v to `grad_k` and `grad_v`.
 
     All gradients are in float32 or wider. The scores are recomputed for one sequence at a time and
     are overwritten by the weights. The weights are computed as powers of 2, because on a CPU,

@@ -52,8 +52,8 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 
-    Returns None if the biases of the first two, the middle and the last query differ, which shows
-    that the bias depends on the position of the query.
+    Returns None if the biases of the first two queries, the middle one and the last one differ,
+    which shows that the bias depends on the position of the query.
     """
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]

@@ -54,7 +54,7 @@ class Encoding(nn.Module):
     """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
-    maps each of the following properties that the encoding lacks to the reason:
+    gives the reason for each of the following properties that does not hold:
 
         causal             no token attends to a later one
         prefix_consistent  a token's output does not depend on how many tokens follow
@@ -146,9 +146,10 @@ class Encoding(nn.Module):
         return None
 
     def window(self) -> int | None:
-        """Return the window size: each query attends to at most this many of the latest keys.
+        """Return the window size in tokens; None means no limit.
 
-        Its own key counts, and `mask` may hide some of these keys; None means all keys.
+        Each query attends to at most this many of the most recent keys, including its own; `mask`
+        may hide some of them.
         """
         return None
 
@@ -173,10 +174,10 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step with the fraction of training done after that step.
+        """Called before each training step.
 
-        Also called when weights are loaded, with the fraction of training after which they were
-        saved.
+        `fraction` is the fraction of training that will be complete after that step. Also called
+        when weights are loaded, with the fraction at which they were saved.
         """
 
     def overrides(self, hook: str) -> bool:

@@ -9,7 +9,7 @@ def require_1d_positions(pos: Tensor, name: str) -> Tensor:
     if pos.ndim > 1:
         raise ValueError(
             f"{name} takes one position per token, not coordinates on {pos.shape[-1]} axes;"
-            f" rope and sinusoidal support coordinates"
+            f" choose an encoding that supports coordinates, such as rope or sinusoidal"
         )
     return pos
 

@@ -78,7 +78,7 @@ class Drope(Wrapper):
 
 
 def contains_drope(encoding: Encoding) -> bool:
-    """Whether the encoding, or an encoding inside it, is dropped at the end of training."""
+    """Return whether the encoding is or contains DroPE, which drops its inner encoding."""
     return any(isinstance(module, Drope) for module in encoding.modules())
 
 

@@ -52,15 +52,15 @@ class DualChunk(Wrapper):
             self.limitations = {**self.limitations, "prefix_consistent": LENGTH_SCALING_REASON}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        chunk, size = self.chunk_size, self.chunk_size - self.local_size
-        within = (require_1d_positions(pos, "dual_chunk") - pos[:1]) % size
-        previous = (within + size).clamp(max=chunk)
-        older = within * 0 + min(2 * size - 1, chunk)
+        chunk_len = self.chunk_size - self.local_size
+        within = (require_1d_positions(pos, "dual_chunk") - pos[:1]) % chunk_len
+        previous = (within + chunk_len).clamp(max=self.chunk_size)
+        older = within * 0 + min(2 * chunk_len - 1, self.chunk_size)
         positions = ((within, within), (previous, within), (older, within))
         q, k = rotate_at(self.active, x, q, k, *positions)
         temperature = length_temperature(len(pos), self.geometry.train_length, self.scale)
         return q * temperature**2, k
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor:
-        size = self.chunk_size - self.local_size
-        return (pos_q // size - pos_k // size).clamp(0, 2).long()
+        chunk_len = self.chunk_size - self.local_size
+        return (pos_q // chunk_len - pos_k // chunk_len).clamp(0, 2).long()

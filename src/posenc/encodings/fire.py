@@ -2,8 +2,8 @@
 
     score_h(i, j) += f_h(psi(i - j) / (psi(max(i, T)) + 1e-6)),   psi(x) = ln(|c x| + 1)
 
-f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold T is the absolute
-value of `init_threshold` (the paper's init_L) times a learnable multiplier that starts at 1. One
+f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold T is |m| times
+`init_threshold` (the paper's init_L), where m is a learnable multiplier that starts at 1. One
 module is shared by all layers (FIRE-S in the paper). The bias is [H, R, K] for distances [R, K] and
 query positions [R, 1].
 """

@@ -7,7 +7,7 @@ Every layer has its own W [H, r, D] and P [r, E], both initialized from N(0, 0.0
 share P. Every `every`-th layer is global: E is `extent`, and tau is as above. The others have a
 window of E = `size` tokens, and tau = 1. Nothing is rotated, so beyond E, tau is a global layer's
 only positional signal. i is the position of the query. Unlike in the authors' code, the last layer
-is always global; the 66 layers of their model are a multiple of 6.
+is always global; their model has 66 layers, a multiple of 6.
 
 The authors' model divides q . k by d, after normalizing q and k, and has causal convolutions over
 keys and values; both are properties of the model and not included. In the authors' code, tau is 1

@@ -51,7 +51,7 @@ class Randomized(Wrapper):
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         length = len(require_1d_positions(pos, "randomized"))
-        self.sampler.start(length, self.training, pos.device)
+        self.sampler.draw_offsets(length, self.training, pos.device)
         return self.active.embed(x, self.sampler.positions(pos, self.training, 0))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,7 +88,7 @@ class PositionSampler:
         self.max_length, self.eval_positions = max_length, eval_positions
         self.offsets: Tensor | None = None
 
-    def start(self, length: int, training: bool, device: torch.device) -> None:
+    def draw_offsets(self, length: int, training: bool, device: torch.device) -> None:
         """Draw the offsets that replace distances throughout this forward pass."""
         unchanged = not training and self.eval_positions == "arange"
         self.offsets = None if unchanged else self.draw(length, 1, training, 0).to(device)

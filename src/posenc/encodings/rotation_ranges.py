@@ -17,7 +17,7 @@ from posenc.encodings.wrapper import innermost_encoding
 
 
 def default_window(geometry: Geometry) -> int:
-    """Return a quarter of the training length: keys closer than this many tokens are near."""
+    """Return the default `window_size` in tokens, a quarter of the training length."""
     return max(1, geometry.train_length // 4)
 
 
@@ -62,7 +62,7 @@ def require_rope(encoding: Encoding) -> None:
 
 
 def changes_positions(layer: Encoding) -> bool:
-    """Whether a layer's encoding uses positions other than the token indices it is given."""
+    """Return whether a layer's encoding uses positions other than those that it is given."""
     is_randomized = any(isinstance(module, Randomized) for module in layer.modules())
     return is_randomized or layer.overrides("rotation_index")
 

@@ -14,7 +14,7 @@ from posenc.encodings.wrapper import EncodingFactory, require_attention_only
 
 
 class Untied(Encoding):
-    """One instance of the inner encoding per layer, built for a model of one layer."""
+    """One instance of the inner encoding per layer, each built for a one-layer model."""
 
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory) -> None:
         super().__init__(geometry)

@@ -8,9 +8,9 @@ initially, as in fla.layers.wall_attn, so that a token keeps 0.9997 of the past.
 NoPE. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d). The repository also has a scalar
 gate per head (FoX) and an output gate, both off by default; they are not included.
 
-q e^P would underflow, and k e^-P would overflow. Scores of queries from token s on against keys
-before s are therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no exponent
-is positive.
+q e^P would underflow, and k e^-P would overflow. If the keys precede token s and the queries do
+not, their scores are therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no
+exponent is positive.
 The diagonal block, in which queries and keys are the same tokens, is split recursively into blocks
 of at most BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
 """
