@@ -128,7 +128,7 @@ class LoadedRun:
             return f"posenc.load({str(self.path)!r}, modules={modules!r})"
 
         config = run_config(self.directory, self._modules, trust_hint)
-        with suppress(ConfigError):  # an untrusted class, which is never built here
+        with suppress(ConfigError):  # the hash depends on an untrusted class; it is never built
             check_identity(config)
         return config
 

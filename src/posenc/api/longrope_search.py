@@ -47,7 +47,7 @@ OnProgress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
-class FactorSearch:
+class FactorSearchResult:
     """The result of a search: the losses of PI, NTK and YaRN, and the best factors."""
 
     starting_losses: dict[str, float]
@@ -70,7 +70,7 @@ def search_factors(
     request: DictConfig,
     on_progress: OnProgress,
     print_message: Callable[[str], None],
-) -> FactorSearch:
+) -> FactorSearchResult:
     """Start or continue a search with the settings in `request` (conf/search_factors.yaml).
 
     Raises ConfigError for settings that are invalid or incompatible with the run, and RunError if
@@ -104,7 +104,7 @@ def search_factors(
     generations = generations[: request.generations + 1]
     ((factors, lowest),) = best(generations, 1)
     losses = dict(generations[0])
-    return FactorSearch(
+    return FactorSearchResult(
         {name: losses[candidate] for name, candidate in starting.items()},
         factors,
         lowest,

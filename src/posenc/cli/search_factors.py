@@ -13,7 +13,7 @@ from posenc.report.table import Column, Table
 from posenc.runs.run_directory import RunDirectory, find_run
 
 if TYPE_CHECKING:
-    from posenc.api.longrope_search import FactorSearch
+    from posenc.api.longrope_search import FactorSearchResult
 
 INTEGERS = ("length", "tokens", "batch_tokens", "generations", "population", "parents")
 SETTINGS = {
@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _print(directory: RunDirectory, length: int, split: str, result: "FactorSearch") -> None:
+def _print(directory: RunDirectory, length: int, split: str, result: "FactorSearchResult") -> None:
     columns = [Column("factors", align="left"), Column("loss", format=".6f")]
     best = f"best of {result.candidates} candidates"
     rows = [*result.starting_losses.items(), (best, result.loss)]

@@ -3,7 +3,7 @@
 A candidate has one factor per pair of channels, by which the pair's frequency is divided. Factors
 do not decrease from high to low frequencies and lie between 1 and 1 + s, where s is the target
 length divided by the training length. The step, the mutation probability and the bounds are those
-of the authors' code, microsoft/LongRoPE, evolution.
+of the authors' code (github.com/microsoft/LongRoPE, folder `evolution`).
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -165,6 +165,6 @@ def training_fraction(config: DictConfig, model: Decoder, requests: Iterable[Req
 
 
 def _satisfies(row: dict[str, Any], key: dict[str, Any]) -> bool:
-    """Whether a row has the requested targets and swap, and scored all targets or the budget."""
+    """Whether a row has the requested targets and swap, and is complete or has the same budget."""
     same = all(row.get(field) == key.get(field) for field in VARIANT_FIELDS)
     return same and budget_key(row) in ((None, None), budget_key(key))

@@ -45,7 +45,7 @@ def freeze_code(folder: Path) -> Path:
             _copy_package(target)
     except OSError as error:
         reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error
-        raise RunError(f"cannot copy the code of the sweep to {folder}: {reason}") from None
+        raise RunError(f"cannot copy the posenc package to {folder}: {reason}") from None
     return target
 
 

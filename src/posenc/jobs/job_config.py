@@ -82,8 +82,8 @@ def apply_debug(values: dict[str, Any]) -> None:
     """Shorten a job, whose settings have been checked, according to its `debug` settings.
 
     The description (`about`), premises, claims and published curves of its experiment are dropped.
-    `evaluation.targets` is at most L, because debug runs have shorter windows.
-    `debug.overrides` are applied earlier, by `expand_config`. Raises ConfigError for a fraction
+    `evaluation.targets` is reduced to at most `train_length`, because `debug.overrides`, which
+    `expand_config` has already applied, may shorten the windows. Raises ConfigError for a fraction
     outside (0, 1].
     """
     debug = values.get("debug")

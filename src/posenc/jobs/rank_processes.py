@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 JOB_COMMAND = (sys.executable, "-P", "-m", "posenc.jobs.job")
 """The command of a job; with -P, Python does not import modules from the current folder."""
 GRACE_SECONDS = 30.0
-"""The seconds that the other ranks have to exit after one has ended with a nonzero exit code."""
+"""Seconds after which the other ranks are killed if one has ended with a nonzero exit code."""
 
 
 def run_ranks(

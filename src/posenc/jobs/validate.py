@@ -112,7 +112,7 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
 
 
 def _validate_optimization(config: DictConfig) -> None:
-    """Take one step with the optimizer and the schedule, on a tiny model."""
+    """Step the optimizer and the schedule on a tiny model. Raises ConfigError if that fails."""
     total, optimizer = training_steps(config).total, validate_optimizer(config)
     schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     scheduler = _as_config_error("schedule", lambda: build_scheduler(schedule, optimizer, total))

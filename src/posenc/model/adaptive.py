@@ -32,7 +32,7 @@ class AdaptiveEmbedding(nn.Module):
         if not cutoffs or any(start >= stop for start, stop in pairwise(edges)):
             raise ValueError(
                 f"cutoffs={cutoffs} must be strictly increasing, between 0 and"
-                f" vocab_size={vocab_size} (exclusive)"
+                f" vocab_size={vocab_size} (exclusive), and not empty"
             )
         if div_value < 1 or div_value ** len(cutoffs) > width:
             raise ValueError(

@@ -119,6 +119,9 @@ def _block_weights(num_blocks: int) -> Array:
 
 @lru_cache(maxsize=8)
 def _t_values(df: int) -> Array:
-    """Return RESAMPLES evenly spaced quantiles of Student's t distribution in random order."""
+    """Return the quantiles of Student's t distribution at RESAMPLES evenly spaced probabilities.
+
+    They are in random order.
+    """
     quantiles = stdtrit(df, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
     return np.random.default_rng(RANDOM_SEED + 1).permutation(quantiles)

@@ -1,4 +1,4 @@
-"""The measured sides of a comparison: a value, or a change or trend of values."""
+"""The sides of a comparison: values, changes, trends and n-gram models; lengths in tokens."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -159,7 +159,10 @@ class Trend:
         return f"slope of {log}{subject} against {axis} ({', '.join(numbers)})"
 
     def _without_key(self, value: Value) -> Value:
-        """Return a value without the parameter or length that varies along the trend."""
+        """Return a value without what varies along the trend.
+
+        This is the parameter or, except in a baseline, the length.
+        """
         if self.parameters:
             settings = {key: item for key, item in value.selector.items() if key != self.key}
             return replace(value, selector=settings)

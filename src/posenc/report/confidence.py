@@ -66,7 +66,7 @@ def zero_width_band(value: float) -> Band:
 
 
 def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
-    """Return the part of a caption that describes the points and bands of a figure."""
+    """Return the part of a figure's subtitle that describes its points and bands."""
     counts = {band.seeds for band in bands} - {0}
     if not counts:
         return ""

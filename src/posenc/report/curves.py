@@ -38,9 +38,9 @@ MIN_BIN_TOKENS = 2_000
 class RunPoint(NamedTuple):
     """A run's value at `x`: an evaluation length, a position or a number of training tokens.
 
-    The value is a loss (nats per token), an accuracy, or the log of a perplexity ratio. `blocks`
-    has the summed loss of each block of the text, and `end_loss` is the mean loss at the end of the
-    windows. Either is None if it was not saved.
+    The value is a loss (nats per token), an accuracy, or the log of a perplexity ratio; `tokens` is
+    the number of scored tokens. `blocks` has the summed loss of each block of the text, and
+    `end_loss` is the mean loss at the end of the windows. Either is None if it was not saved.
     """
 
     run: Run
@@ -184,8 +184,8 @@ def _unswapped_rows(run: Run) -> list[Row]:
 def curve_sets(experiment: Experiment, run_points: Iterable[RunPoint]) -> list[CurveSet]:
     """Return all curve sets, the main evaluation first.
 
-    The main evaluation is on the training corpus, on the split for which the runs were planned and
-    without a swap, in non-overlapping windows if there are any.
+    The main evaluation is on the training corpus and the configured evaluation split, without a
+    swap, and in non-overlapping windows if there are any.
     """
     train_data = {run.config["planned"]["fingerprint"] for run in experiment.runs}
     splits = {run.config["evaluation"]["split"] for run in experiment.runs}
@@ -254,9 +254,11 @@ def _ngrams(
     train_length: int,
     scored_tokens: set[int],
 ) -> dict[int, float]:
-    """Return the mean loss of n-gram models by order; empty if they scored different tokens.
+    """Return the mean loss over seeds of n-gram models by order.
 
-    Orders whose models were trained on different numbers of tokens with the same seed are left out.
+    Empty if the protocol is not in NONOVERLAPPING_PROTOCOLS, or if the runs scored a different
+    number of tokens than the n-gram models. Orders for which runs with the same seed have different
+    losses are left out, for example because the runs were trained on different numbers of tokens.
     """
     if evaluation_key.protocol not in NONOVERLAPPING_PROTOCOLS:
         return {}

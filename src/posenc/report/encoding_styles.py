@@ -1,8 +1,8 @@
 """The color, marker and dash pattern of each encoding, the same in every figure and report.
 
-In a sweep over the settings of one encoding, the lines share its hue, from light to dark, and
-differ in their markers. Encodings that are not part of posenc have a dash pattern that no built-in
-encoding has, and a color and a marker derived from their name.
+In a sweep over the settings of one encoding, the lines have hues near that of the encoding, range
+from light to dark, and differ in their markers. Encodings that are not part of posenc have a dash
+pattern that no built-in encoding has, and a color and a marker derived from their name.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -123,8 +123,8 @@ def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict
     """Return a style for each swap, such as `yarn factor=4`, of the trained `encodings`.
 
     A swap has the same hue in every report; several settings of it range from light to dark. The
-    dash pattern is one that no encoding has. `none` has the style of the encoding, or a style that
-    no encoding has if there are several.
+    dash pattern is one that no encoding has. `none` has the style of the encoding or, if there are
+    several encodings, UNSWAPPED_STYLE.
     """
     styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}
@@ -146,7 +146,7 @@ def _swap_style(option: str, encodings: Collection[str]) -> Style:
 
 
 def sweep_styles(style: Style, count: int) -> Sequence[Style]:
-    """Return `count` styles in the hue of `style`, from light to dark."""
+    """Return `count` styles with hues near that of `style`, from light to dark."""
     if count == 1:
         return [style]
     names = list(MARKERS)
@@ -164,7 +164,7 @@ def _custom_style(index: int) -> Style:
 
 
 def _shade(color: str, position: float) -> str:
-    """Return a shade of a color, from light at `position` 0 to dark at 1."""
+    """Return a shade of a color, light at `position` 0 and dark at 1, with a shifted hue."""
     red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
     hue, _, saturation = rgb_to_hls(red, green, blue)
     luminance = LIGHTEST + (DARKEST - LIGHTEST) * position

@@ -77,7 +77,7 @@ class Run:
     def matches(self, selector: Mapping[str, Any]) -> bool:
         """Whether the configuration has all values in `selector`.
 
-        `tokens` may also be one of the numbers of training tokens at which the run was evaluated.
+        `tokens` may also be a number of training tokens at which the run was or will be evaluated.
         """
         return all(self._has(key, value) for key, value in selector.items())
 
@@ -102,7 +102,7 @@ class Run:
         return [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
 
     def blocks(self, row: Row) -> BlockSums | None:
-        """Return the sums of a row in each block of the text; None if they were not saved."""
+        """Return a row's summed losses and target counts by block; None if they were not saved."""
         return row_blocks(row, self.block_arrays)
 
     @property

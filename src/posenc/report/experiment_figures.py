@@ -45,7 +45,7 @@ TOKENS_CAPTION = (
 def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -> Chart | None:
     """Return a chart with a subplot for each training length.
 
-    Returns None if no RoPE runs differ only in their base.
+    Returns None unless each RoPE label has a base of its own and at least two were evaluated.
     """
     bases = _bases_by_label(experiment)
     shown_sets = [

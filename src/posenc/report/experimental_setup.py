@@ -93,8 +93,8 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
         if len(run.comparable_rows) < len(run.rows)
     ]
     reason = (
-        "excluded from the means at lengths that were evaluated with a different budget or with"
-        " different fixed targets"
+        "excluded from the means at lengths that were evaluated with a different budget, with"
+        " different fixed targets or with a different definition of a custom swap"
     )
     listed = ", ".join(map(str, sorted(seeds)))
     return f"{listed}; {reason}: {', '.join(left_out)}" if left_out else listed

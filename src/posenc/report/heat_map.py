@@ -71,7 +71,7 @@ class HeatMap:
     """Panels under one title.
 
     Colors range from 0 to the maximum of all panels. If `diverging`, the colors of each panel
-    range from minus to plus its largest absolute value.
+    range from -m to m, where m is its largest absolute value.
     """
 
     file_stem: str

@@ -28,8 +28,8 @@ RELATIVE_CAPTION = (
     " Values below 1 are better than at L, values above 1 are worse."
 )
 PUBLISHED_CAPTION = (
-    " Dashed lines with hollow markers are published values from other models, often on other data,"
-    " each divided by its value at L ({}). Only the shapes are comparable."
+    " Dashed lines with hollow markers are published curves of other models, often on other data"
+    " ({}), each divided by its value at L. Only the shapes are comparable."
 )
 ACCURACY_CAPTION = (
     "Higher is better: the fraction of answer tokens that the model predicts (top-1), given the"

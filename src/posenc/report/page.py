@@ -53,7 +53,7 @@ def write_page(index: Path, files: Mapping[str, str | bytes], page: "Page") -> N
 
 
 def _linked_files(index: Path) -> set[str]:
-    """Return the names of the files in its folder that an existing page links to."""
+    """Return the names of the files that an existing page links to; they are in its folder."""
     try:
         return {*LINKED_FILE.findall(read_text(index))}
     except (OSError, ValueError):  # there is none, or it was not written by posenc

@@ -28,8 +28,8 @@ LOSS_CAPTION = (
     f"Lower is better. Each point is the mean loss over neighboring positions. {UNSEEN_POSITIONS}"
 )
 DIFFERENCE_CAPTION = (
-    "Below zero, an encoding is better than {reference} at the same positions of the same windows."
-    " Each point averages over neighboring positions; differences are paired by seed."
+    "Below zero, the loss is lower than that of {reference} at the same positions of the same"
+    " windows. Each point averages over neighboring positions; differences are paired by seed."
     f" {UNSEEN_POSITIONS}"
 )
 HEAT_MAP_CAPTION = (

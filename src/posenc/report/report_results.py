@@ -66,7 +66,7 @@ class Results:
 
 
 def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
-    """Read the results of the runs in a folder; raises ConfigError or RunError if it has none."""
+    """Read the results of the runs in a folder; raises the same errors as `read_experiment`."""
     experiment = read_experiment(folder, select)
     losses, accuracies = loss_curves(experiment), accuracy_curves(experiment)
     loss_rows = [(curves, result_rows(curves)) for curves in losses]

@@ -27,7 +27,7 @@ BEST_WITHOUT_INTERVALS_NOTE = (
 )
 INCOMPARABLE_NOTE = (
     "The values at {lengths} tokens were scored on different tokens and cannot be compared; none of"
-    " them is in bold. Evaluate all of them with the same evaluation.budget_tokens."
+    " them is marked as the best. Evaluate all runs with the same evaluation.budget_tokens."
 )
 UNEQUAL_SEEDS_NOTE = "Not averaged over all seeds: {values}."
 SEEDS_NOTE = (

@@ -52,7 +52,7 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def label_notes(labels: Iterable[str]) -> list[str]:
-    """Return descriptions of the options in labels that belong to subgroups of encoding."""
+    """Return a description of each option in the labels that is from a subgroup of `encoding`."""
     words = dict.fromkeys(word for label in labels for word in label.split())
     notes = []
     for word in words:
@@ -81,7 +81,7 @@ def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | No
 
 
 def training_settings(config: dict[str, Any]) -> dict[str, str]:
-    """Return the training settings by path, without those of the encoding and the data."""
+    """Return a run's settings by path, without those of the encoding, the data and user code."""
     settings = _settings(config)
     texts = {path: format_setting(value) for path, value, _ in settings}
     others = ("encoding", "data", "sources")
@@ -118,8 +118,7 @@ def format_setting(value: Any) -> str:
 def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]]:
     """Return the settings of each configuration.
 
-    They are computed only once for configurations that have the same ones, such as those of several
-    seeds.
+    Configurations with the same settings, such as those of several seeds, are processed only once.
     """
     names = (*LABELED_GROUPS, *LABELED_SETTINGS, "callbacks", "choices")
     by_key: dict[str, tuple[Setting, ...]] = {}

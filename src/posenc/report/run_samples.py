@@ -83,13 +83,14 @@ def read_sample(
 ) -> Sample:
     """Return a run's number at an evaluation length, or over all lengths that the runs share.
 
-    Raises NoVerdictError if it was not measured, if several rows match, or if `length` is below 1.
+    Raises NoVerdictError if it was not measured, if several rows match, if `length` is below 1, or
+    if the number is over all lengths and an evaluation budget ran out at one of them.
     """
     quantity = value.quantity
     if not run.rows or (quantity.source == "timing" and not run.timing):
         raise NoVerdictError(
             "not measured",
-            f"{run.name} is not finished or has no timing.jsonl; run"
+            f"{run.name} has not been evaluated or has no timing.jsonl; run"
             f" `{train_command(experiment.command, {})}`",
         )
     if quantity.source == "timing":

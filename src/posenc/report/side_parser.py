@@ -133,7 +133,9 @@ def _side(item: Any, where: Mapping[str, Any], name: str) -> tuple[Side, float]:
     if "change_from" in options:
         return _change(options, value, selector, name), times
     if "fraction_of_published" in options:
-        raise ConfigError(f"{name}: fraction_of_published needs change_from, the baseline")
+        raise ConfigError(
+            f"{name}: fraction_of_published needs change_from, which selects the baseline"
+        )
     return value, times
 
 

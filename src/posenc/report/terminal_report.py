@@ -62,7 +62,8 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print()
     folder = Path(results.experiment.folder).expanduser()
     for line in results.missing[:1]:
-        console.print(f"{line} posenc status {experiment_arguments(folder)}", soft_wrap=True)
+        command = f"posenc status {experiment_arguments(folder)}"
+        console.print(f"{line} see `{command}`", soft_wrap=True)
     for name, reason in results.experiment.corrupt.items():
         console.print(f"{name}: {reason}", soft_wrap=True, highlight=False)
     console.print(Text(NOTE, "dim"))

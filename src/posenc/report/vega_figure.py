@@ -80,7 +80,7 @@ PAGE_THEME: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart under a title; `data` has the rows of each data set that the chart names.
+    """One chart under a title; `data` maps the names of its data sets to their rows.
 
     `charts` maps the name of a y scale to the chart with that scale. Exported files use the first.
     """

@@ -122,14 +122,14 @@ def _difference_text(value: float, scale: Scale) -> str:
 class _Row:
     """A row for a claim, or for one clause of a claim that has several.
 
-    `clause` is None in the row of a claim with several clauses.
+    `result` is the verdict on the clause; None in the row of a claim with several clauses.
     """
 
     outcome: Outcome
     train_length: int | str | None
     text: str
     style: CellStyle
-    clause: ClauseVerdict | None
+    result: ClauseVerdict | None
     reasons: Sequence[str] = ()
     published: str | None = None
 
@@ -144,7 +144,7 @@ class _Row:
     @property
     def comparison(self) -> list[str]:
         """The clause as text, if `text` is the statement of its claim."""
-        return [str(self.clause.clause)] if self.clause and self.style == "bold" else []
+        return [str(self.result.clause)] if self.result and self.style == "bold" else []
 
 
 def verdict_tables(verdicts: Verdicts) -> list[Table]:
@@ -174,8 +174,8 @@ def _verdict_table(verdicts: Sequence[Verdict], title: str, notes: Sequence[str]
     rows = []
     for row in _rows(verdicts):
         text = Cell(row.text, style=row.style, details=[*row.comparison, *row.reasons])
-        numbers = number_texts(row.clause)
-        seeds = len(row.clause.seeds) if row.clause else ""
+        numbers = number_texts(row.result)
+        seeds = len(row.result.seeds) if row.result else ""
         rows.append([*row.first_cells, text, *numbers, seeds, row.published or ""])
     return Table(title, columns, rows, notes)
 
@@ -184,7 +184,7 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
     """Return a narrow table with the numbers and the reason below each claim."""
     rows = []
     for row in _rows(verdicts):
-        numbers = [text] if (text := comparison_text(row.clause)) else []
+        numbers = [text] if (text := comparison_text(row.result)) else []
         published = [f"published: {row.published}"] if row.published else []
         details = [*numbers, *row.reasons, *row.comparison, *published]
         rows.append([*row.first_cells, Cell(row.text, style=row.style, details=details)])
@@ -230,18 +230,18 @@ def _record(kind: str, verdict: Verdict, result: ClauseVerdict) -> dict[str, obj
 
 def _rows(verdicts: Sequence[Verdict]) -> Iterator[_Row]:
     for verdict in verdicts:
-        claim, clauses = verdict.claim, verdict.clauses
-        only_clause = clauses[0] if len(clauses) == 1 else None
-        same_reason = len({result.reason for result in clauses}) == 1
+        claim, results = verdict.claim, verdict.clauses
+        only_result = results[0] if len(results) == 1 else None
+        same_reason = len({result.reason for result in results}) == 1
         yield _Row(
             verdict.outcome,
             verdict.train_length,
             claim.statement,
             "bold",
-            only_clause,
-            reasons=reasons(verdict, clauses[0] if same_reason else None),
+            only_result,
+            reasons=reasons(verdict, results[0] if same_reason else None),
             published=claim.published,
         )
-        for result in clauses if only_clause is None else ():
+        for result in results if only_result is None else ():
             reason = [result.reason] if result.reason and not same_reason else []
             yield _Row(result.outcome, "", str(result.clause), "indented", result, reason)

@@ -16,9 +16,11 @@ def require_mapping(value: Any, name: str, known: Iterable[str] | None = None) -
     if not isinstance(value, Mapping | None):
         raise ConfigError(f"{name}: {value!r} must be a mapping; see docs/claims.md")
     for key in value or ():
-        if not isinstance(key, str) or (known is not None and key not in known):
-            available = sorted(known or ("any setting, as a string",))
-            hint = did_you_mean(str(key), available)
+        if not isinstance(key, str):
+            raise ConfigError(f"{name}: key {key!r} must be a string")
+        if known is not None and key not in known:
+            available = sorted(known)
+            hint = did_you_mean(key, available)
             raise ConfigError(
                 f"{name}: unknown key {key!r}{hint} (available: {', '.join(available)})"
             )

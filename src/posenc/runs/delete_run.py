@@ -42,7 +42,7 @@ def remove_run(run: RunDirectory) -> None:
 
     The directory is renamed first, so that no partial run is left behind if the process is killed.
     When the last run is deleted, so is the experiment's folder, unless it has other contents.
-    Raises RunError if a process is running the run.
+    Raises RunError like `run_paths`, or if another process is executing the run.
     """
     path, *wandb_paths = run_paths(run)
     with lock(run.lock_file, timeout=LOCK_TIMEOUT) as acquired:
@@ -67,10 +67,10 @@ def remove_run(run: RunDirectory) -> None:
 
 
 def _remove_emptied_folder(folder: Path) -> None:
-    """Delete an experiment's folder if its plan has no runs left and it has no other results.
+    """Delete an experiment's folder, unless its plan or its `wandb` folder still has runs.
 
-    Other results, such as a report or a benchmark, are kept, and only `plan.json`, `.code` and
-    `wandb` are deleted; if `wandb` still has W&B runs, nothing is.
+    If the folder has other contents, such as a report or a benchmark, they are kept, and only
+    `plan.json`, `.code` and `wandb` are deleted.
     """
     with lock(folder / ".plan.lock"):
         if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):

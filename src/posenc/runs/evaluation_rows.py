@@ -94,7 +94,11 @@ def _file_order(row: Row) -> list[str]:
 
 
 class SelectedRows(NamedTuple):
-    """One row per measurement of a run: those comparable with other runs, and all others."""
+    """One row per measurement of a run.
+
+    `comparable` has those that can be compared with other runs, and `others` has the largest row of
+    each remaining measurement.
+    """
 
     comparable: list[Row]
     others: list[Row]
@@ -124,7 +128,7 @@ def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list
 def _common_variants(
     rows_of_runs: Iterable[tuple[int, Sequence[Row]]],
 ) -> dict[ComparisonKey, tuple[Any, ...]]:
-    """Return the VARIANT_FIELDS that most runs have for each measurement, regardless of its length.
+    """Return, for each measurement at any length, the most common values of VARIANT_FIELDS.
 
     If several variants are equally common, the one with the longest evaluation length is returned.
     """
@@ -192,7 +196,10 @@ def read_rows(path: Path, types: RowTypes | None = None, owner: str | None = Non
 
 
 def write_rows(path: Path, rows: Sequence[Row], owner: str | None = None) -> None:
-    """Write a file of rows with a digest of them; `owner` is the hash of their run, if any."""
+    """Write a file of rows with a digest of them.
+
+    `owner` is the hash of their run or, for cached n-gram rows, the name of the cache entry.
+    """
     owner_field = {} if owner is None else {"run": owner}
     write_json(path, {**owner_field, "digest": _digest(rows), "rows": rows})
 

@@ -33,7 +33,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_message(error: BaseException) -> str | None:
-    """Return the message for a full or read-only disk, after which a run can resume, or None."""
+    """Return the message for an error of a full or read-only disk, else None; runs can resume."""
     if is_disk_full(error):
         return DISK_FULL_MESSAGE
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS

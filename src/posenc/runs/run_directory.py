@@ -148,7 +148,7 @@ class RunDirectory:
                 )
 
     def trained_steps(self, planned: int) -> int:
-        """Return a finished run's number of steps: `planned`, or fewer if a callback ended it."""
+        """Return the last step of training: `planned`, or an earlier one if a callback ended it."""
         rows = self.metrics()[-1:]
         return rows[0]["step"] if rows and rows[0].get(STOPPED_EARLY) else planned
 

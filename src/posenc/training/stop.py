@@ -42,7 +42,10 @@ class StopRequest:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Let the first signal raise Stopped inside the context, for work that has no steps."""
+        """Raise Stopped at the first signal inside the context, for work that has no steps.
+
+        Raises Stopped immediately if a signal has arrived before.
+        """
         if self._signalled:
             raise Stopped
         self._raises = True
