@@ -140,7 +140,7 @@ def test_all_sums_equal_loops_over_pairs(
             measured += [regions.mean()[0, h, n], regions.std()[0, h, n]]
             expected = [scores.min(), scores.max(), scores.mean(), scores.std(correction=0)]
             assert torch.stack(measured).tolist() == pytest.approx(torch.stack(expected).tolist())
-    assert positions.windows == len(tokens)
+    assert positions.num_windows == len(tokens)
 
 
 def test_attention_weights_of_alibi_without_content_are_a_geometric_series(
@@ -172,7 +172,7 @@ def test_nope_without_content_attends_uniformly(make_model: MakeModel, tokens: T
     i = torch.arange(LENGTH, dtype=torch.float64)
     expected = ((i + 1).log(), 1 / (i + 1), i / 2, (i + 1 - TRAIN_LENGTH).clamp(min=0) / (i + 1))
     for name, curve in zip(MEANS, expected, strict=True):
-        mean = getattr(sums, name) / sums.windows
+        mean = getattr(sums, name) / sums.num_windows
         assert torch.allclose(mean, curve.expand_as(mean)), name
 
 

@@ -45,11 +45,11 @@ def result_rows(
         peak, base_peak = peaks[i], peaks[base]
         seconds = [round_["seconds"][i] for round_ in rounds]
         ratios = [round_["seconds"][i] / round_["seconds"][base] for round_ in rounds]
-        products = [round_["matmuls"][variant.config.precision] for round_ in rounds]
+        matmul_seconds = [round_["matmuls"][variant.config.precision] for round_ in rounds]
         rows.append(
             _settings(variant)
             | machine
-            | _speed(variant, seconds, products)
+            | _speed(variant, seconds, matmul_seconds)
             | {
                 "ratio_to": variants[base].label,
                 "ratio": median(ratios),
@@ -60,7 +60,7 @@ def result_rows(
                 "rounds": len(rounds),
                 "seconds": seconds,
                 "ratios": ratios,
-                "product_seconds": products,
+                "product_seconds": matmul_seconds,
             }
         )
     return rows
@@ -86,9 +86,9 @@ def _settings(variant: Variant) -> Row:
     }
 
 
-def _speed(variant: Variant, seconds: list[float], products: list[float]) -> Row:
+def _speed(variant: Variant, seconds: list[float], matmul_seconds: list[float]) -> Row:
     median_seconds = median(seconds)
-    matmul_flops_per_second = matmul_flops(select_device(variant.config)) / median(products)
+    matmul_flops_per_second = matmul_flops(select_device(variant.config)) / median(matmul_seconds)
     return {
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,

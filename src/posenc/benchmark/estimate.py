@@ -43,9 +43,10 @@ from posenc.training.compilation import CompileChoice, choose_compile
 
 @dataclass(frozen=True)
 class ExpectedData:
-    """The vocabulary size, and the data that the evaluation reads, or None if its size is unknown.
+    """The vocabulary size and the data of a run.
 
-    If the data has not been prepared, `splits` has only the expected number of tokens.
+    `splits` is the data that the evaluation reads, or None if its size is unknown. If the data has
+    not been prepared, `splits` has only the expected number of tokens.
     """
 
     vocab_size: int

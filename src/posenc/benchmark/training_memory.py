@@ -276,10 +276,11 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
         if num_calls[key] > 2:
             out, nbytes, out_is_saved = results[key]
             saved.extra += nbytes
-            copy_of_out = torch.empty_like(out, requires_grad=True)
-            return saved.add(copy_of_out) if out_is_saved else copy_of_out
+            placeholder = torch.empty_like(out, requires_grad=True)
+            return saved.add(placeholder) if out_is_saved else placeholder
         before = saved.nbytes()
-        if choice.name == "flex":  # needs a GPU; saves the tensors of causal attention, and factors
+        if choice.name == "flex":
+            # It needs a GPU; it saves the same tensors as causal attention, and the bias factors.
             out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
             if encoding.overrides("content_bias"):
                 factors = bias_factors("flex", encoding, x, q, k, pos)

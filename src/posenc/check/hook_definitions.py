@@ -94,8 +94,11 @@ def raising_line(error: BaseException, encoding: Encoding) -> str | None:
     return error_location(error, [type(part) for part in parts(encoding)])
 
 
-def user_parts(encoding: Encoding) -> list[Encoding]:
-    """Return the user's encodings inside an encoding, from the inside out, then this encoding."""
+def user_parts_and_self(encoding: Encoding) -> list[Encoding]:
+    """Return the user's encodings inside an encoding, from the inside out, then this encoding.
+
+    The encoding itself may be posenc's own.
+    """
     return [*(part for part in user_encodings(encoding) if part is not encoding), encoding]
 
 

@@ -1,4 +1,4 @@
-"""Calls the hooks that define an encoding on a tiny input and verifies what they return."""
+"""Calls an encoding's hooks on short inputs and verifies what they return."""
 
 import copy
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from posenc.check.hook_definitions import (
     hook_error,
     is_builtin,
     user_encodings,
-    user_parts,
+    user_parts_and_self,
 )
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
@@ -34,7 +34,7 @@ NUM_ROWS = 3  # differs from TINY_LENGTH, so that queries and keys cannot be con
 Dtypes = tuple[torch.dtype, torch.dtype]
 """The dtype of the hidden states, and that of queries, keys and values."""
 MAY_RETURN_NONE = ("bias", "content_bias", "value_bias", "window", "mask", "sink")
-"""The hooks that return None if they do nothing."""
+"""The hooks that return None if they do nothing, except `rotation_index`, which needs `rotate`."""
 SHAPES = {
     "embed": "[B, T, D]",
     "rotate": "[B, H, T, d']",
@@ -57,7 +57,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     each of `dtypes`. User-defined encodings inside it are tested first and by themselves, so that
     the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
-    for part in user_parts(encoding):
+    for part in user_parts_and_self(encoding):
         with torch.random.fork_rng(devices=[]):
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
@@ -218,7 +218,7 @@ def _verify_rotation_index(
     if width % head_width or not ((index >= 0) & (index < width // head_width)).all():
         expected = (
             f"indices from 0 to n-1, where n = {width} / {head_width} is the width of the rotated"
-            f" queries, divided by that of the values"
+            f" queries divided by that of the values"
         )
         raise _output_error(encoding, "rotation_index", index, expected)
 

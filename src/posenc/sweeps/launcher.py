@@ -20,7 +20,8 @@ class PlannedRun:
 
     `problem` says why the run's directory cannot be used; such a run is not launched.
     `config_digest` identifies the contents of its `config.yaml` when it was planned.
-    `kept_settings` are the keys whose earlier values the run keeps because it has already started.
+    `kept_settings` are the keys that the command sets to other values, but whose earlier values the
+    run keeps, because it has already started.
     """
 
     run: RunDirectory

@@ -29,7 +29,7 @@ from posenc.sweeps.time_left import Pace, time_left
 from posenc.training.checkpoint import list_checkpoints
 
 MAX_STARTS = 4
-"""Maximum number of attempts for a run whose process is killed (usually out of memory)."""
+"""Maximum number of attempts for a run whose process is killed (usually because memory ran out)."""
 
 
 def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Sequence[str]) -> int:

@@ -104,9 +104,10 @@ def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
 
 
 class WrittenRun(NamedTuple):
-    """A run after `write_run`, with the keys in KEPT_ON_RESUME whose values the run keeps.
+    """The result of `write_run`; `problem` is an error if the files could not be written.
 
-    `problem` is an error if its files could not be written.
+    `kept_settings` are the keys in KEPT_ON_RESUME for which an unfinished run keeps its own values,
+    although the new command sets others.
     """
 
     problem: PosencError | None = None
@@ -116,8 +117,8 @@ class WrittenRun(NamedTuple):
 def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     """Copy `source`, if any, and write config, tokenizer and status, unless the run is active.
 
-    If it is active and its process runs a different evaluation from the requested one, nothing is
-    written, and the result has a problem.
+    The result has a problem if the process of an active run uses different evaluation or
+    `ngram_order` settings.
     """
     run = job.run
     if source is not None:
@@ -125,12 +126,12 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     if is_locked(run.lock_file):
         return WrittenRun(_check_active_run(job))
     values: Any = job.values
-    lacks_ngrams = False
+    ngram_order_changed = False
     kept: tuple[str, ...] = ()
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
-        lacks_ngrams = config.get("ngram_order") != job.config.ngram_order
+        ngram_order_changed = config.get("ngram_order") != job.config.ngram_order
         for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
@@ -139,7 +140,7 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()
-    incomplete = status.state == "finished" and (lacks_ngrams or _missing_row_keys(job))
+    incomplete = status.state == "finished" and (ngram_order_changed or _missing_row_keys(job))
     if not run.status_file.exists() or incomplete:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
     return WrittenRun(kept_settings=() if status.state == "finished" else kept)

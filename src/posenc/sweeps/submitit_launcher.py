@@ -99,9 +99,9 @@ class SubmititLauncher(Launcher):
 
 
 def _new_jobs_folder(folder: Path) -> Path:
-    """Create and return an empty folder for the files of the jobs, which submitit unpickles.
+    """Create and return a new folder for the files of the jobs, which submitit unpickles.
 
-    A job would also unpickle a file that somebody else left for it.
+    In an existing folder, a job could unpickle a file that somebody else has put there.
     """
     parent = folder / ".submitit"
     parent.mkdir(exist_ok=True)

@@ -34,8 +34,8 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
 
     The artifact describes the data but does not contain the tokens: it contains the data and
     tokenizer configurations and the counts of each split. `use_artifact` waits without a timeout
-    until the server has the artifact, so it is called in a separate thread. Closing the run, which
-    has a timeout, uploads the artifact.
+    until the server has the artifact, so it is called in a separate thread. Closing the run uploads
+    the artifact; this is limited by a timeout.
     """
     import wandb
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INIT_TIMEOUT = 15  # seconds for the server to accept a run
-REQUEST_TIMEOUT = 10  # seconds for the server to answer the request that wandb sends before a table
+REQUEST_TIMEOUT = 10  # seconds for the server to answer a request that precedes logging a table
 FINISH_TIMEOUT = 20  # seconds for the server to accept the last rows
 UPLOAD_TIMEOUT = 600  # the same for `posenc sync`, which does not hold up training
 ABANDON_TIMEOUT = 5  # seconds to close a run after W&B has failed

@@ -37,8 +37,8 @@ SAFE_SETTINGS = re.compile(
 )
 """Repository settings that cannot make `git status` or `git diff` run another program.
 
-Settings for hooks and remotes are among them, because GIT turns hooks and remotes off. git lists
-names in lower case, except for the name of a branch, a remote or a submodule.
+Settings for hooks and remotes are among them, because the options in `GIT` turn hooks and remotes
+off. git lists names in lower case, except for the name of a branch, a remote or a submodule.
 """
 KEPT_VARIABLES = ("GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES")
 """Prefixes of the environment variables `GIT_...` that are passed on to git.
@@ -125,7 +125,8 @@ def variant(config: DictConfig) -> str:
 def token_order_digest(config: DictConfig) -> str:
     """Return a digest of the settings that determine the training tokens and their order.
 
-    Runs with the same digest can be compared pairwise.
+    Runs with the same digest were trained on the same tokens in the same order, so their results
+    can be compared as pairs.
     """
     values = [config.planned.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

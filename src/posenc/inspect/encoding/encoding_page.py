@@ -66,9 +66,9 @@ MATRIX_NOTE = (
     " between a token and an identical token at that distance (4L: the longest distance in a window"
     " of 4L tokens), mean over heads. Windows: the number of nearest tokens that receive 90% of the"
     " attention weight in a window of 4L tokens if only positions matter; minimum and maximum over"
-    " heads. If the maximum length is below 4L, both use it instead. Formats: the maximum score"
-    " error at position 100,000, or at the last supported position, if queries, keys and biases"
-    " (q/k/bias), or the positions, are rounded to that format."
+    " heads. If the maximum length is below 4L, it replaces 4L. Formats: the maximum score error at"
+    " position 100,000, or at the last supported position, if queries, keys and biases (q/k/bias),"
+    " or the positions, are rounded to that format."
 )
 IDEAL_COLUMNS = (
     "1 unique at any length",
@@ -97,7 +97,7 @@ def inspect_encodings(
 ) -> InspectionResults:
     """Measure all encodings; `on_progress` is called with a description of each step.
 
-    Before that, raises ConfigError for a mistake in a user's encoding.
+    Raises ConfigError, before anything is measured, for a mistake in a user's encoding.
     """
     for inspected in encodings:
         _verify_user_encoding(inspected)
@@ -127,7 +127,7 @@ def inspect_encodings(
 
 
 def _verify_user_encoding(inspected: InspectedEncoding) -> None:
-    """Raise ConfigError for a mistake in a user's encoding, even one that needs long sequences."""
+    """Raise ConfigError for a mistake in a user's encoding, even if only long sequences show it."""
     if not user_encodings(inspected.encoding):
         return
     verify_encoding(inspected.encoding, torch.float32)

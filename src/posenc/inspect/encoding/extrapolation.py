@@ -51,7 +51,7 @@ def _out_of_range_fraction(inspected: InspectedEncoding, test_length: int) -> Pr
         return PropertyValue(None, "positions are not token indices")
     sinusoids = find_sinusoidal_frequencies(inspected)
     if sinusoids is not None:
-        exceeded, incomplete = new_angles(sinusoids, inspected, test_length)
+        exceeded, incomplete = frequency_masks(sinusoids, inspected, test_length)
         kind = f"frequencies; {int(incomplete.sum())} do not complete a period within L"
         return _fraction(exceeded, kind)
     lengths = inspected.train_length, test_length
@@ -71,7 +71,7 @@ def _fraction(exceeded: Tensor, kind: str) -> PropertyValue:
     return PropertyValue(fraction, f"fraction of {len(exceeded)} {kind}")
 
 
-def new_angles(
+def frequency_masks(
     sinusoids: SinusoidalFrequencies, inspected: InspectedEncoding, test_length: int
 ) -> tuple[Tensor, Tensor]:
     """Return two masks: frequencies with new angles beyond L, and those with no full period in L.

@@ -106,7 +106,9 @@ def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
 def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -> Subplot:
     with np.errstate(divide="ignore"):
         wavelengths = 2 * math.pi / frequencies
-    points = [(length, i) for i, length in enumerate(wavelengths) if math.isfinite(length)]
+    points = [
+        (wavelength, i) for i, wavelength in enumerate(wavelengths) if math.isfinite(wavelength)
+    ]
     groups = {
         "up to L": [point for point in points if point[0] <= inspected.train_length],
         "longer than L": [point for point in points if point[0] > inspected.train_length],

@@ -81,7 +81,7 @@ class AttentionByPosition:
     """
 
     def __init__(self, layers: int, heads: int, length: int, train_length: int) -> None:
-        self.train_length, self.windows = train_length, 0
+        self.train_length, self.num_windows = train_length, 0
         shape = layers, heads, length
         self.entropy, self.first, self.distance, self.beyond = (
             torch.zeros(shape, dtype=torch.float64) for _ in MEANS
@@ -90,7 +90,7 @@ class AttentionByPosition:
     def observe(self, block: QueryBlock) -> None:
         layer, rows = block.layer.index, block.rows
         if layer == 0 and rows.start == 0:
-            self.windows += len(block.layer.q)
+            self.num_windows += len(block.layer.q)
         weights, distance = block.weights, block.distance.clamp(min=0).double()
         self.entropy[layer, :, rows] += torch.special.entr(weights).sum((0, -1)).cpu()
         self.distance[layer, :, rows] += (weights * distance).sum((0, -1)).cpu()
@@ -102,7 +102,7 @@ class AttentionByPosition:
     def rows(self) -> list[Row]:
         """Return rows with means over the queries at positions `start` to `stop` - 1."""
         edges = position_edges(self.entropy.shape[-1], self.train_length)
-        num_queries = torch.tensor(edges).diff() * self.windows
+        num_queries = torch.tensor(edges).diff() * self.num_windows
         means = {name: _bin_sums(getattr(self, name), edges) / num_queries for name in MEANS}
         return _bin_rows(edges, means)
 
@@ -116,9 +116,9 @@ def head_rows(
     that is less, with `at_train_length` [layers, H, L], the fractions in windows of L. All these
     queries have keys at these distances.
     """
-    fractions = distances.fractions()
+    fractions, first_query = distances.fractions(), distances.first_query
     means = {
-        name: getattr(positions, name)[..., distances.first_query :].mean(-1) / positions.windows
+        name: getattr(positions, name)[..., first_query:].mean(-1) / positions.num_windows
         for name in MEANS
     }
     num_distances = max(1, min(at_train_length.shape[-1], fractions.shape[-1]) // 2)
@@ -238,7 +238,7 @@ class ForgetGates:
         self.below_half += (logs < torch.tensor(0.5).log()).sum((0, 2))
 
     def mean(self) -> Tensor:
-        """Return the mean bias per token [H]; scores decrease by about 1 over 1 / |mean| tokens."""
+        """Return the mean bias per token [H]; every 1 / |mean| tokens, scores fall by about 1."""
         return self.sum / self.count
 
     def std(self) -> Tensor:

@@ -23,7 +23,7 @@ from posenc.runs.row_types import Row
 
 @dataclass
 class RunMeasurements:
-    """Rows by table, and notes on measurements that do not apply to the run."""
+    """Rows by table, and notes on limits and on measurements that do not apply to the run."""
 
     tables: dict[str, list[Row]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -61,7 +61,7 @@ EQUAL_NOTE = (
 )
 GATES_NOTE = (
     "mean_log, std_log: mean and standard deviation of the bias per token, ln f for a forget gate"
-    " f; scores decrease by about 1 over 1 / |mean_log| tokens. below_half: the fraction of gates"
+    " f; every 1 / |mean_log| tokens, scores fall by about 1. below_half: the fraction of gates"
     " below 1/2."
 )
 PARAMETERS_NOTE = (
