@@ -4,10 +4,10 @@
         [key=value ...]
 
 First trains 12 short runs without interruption in FOLDER/uninterrupted. Then trains the same runs
-with `posenc train` in FOLDER/killed-1, and sends SIGKILL to a random process of the sweep after
-random intervals of 0.5 to 30 seconds, from the start of the command: to the launcher while it
-imports, plans or prepares data, to its fork server, to a job, to W&B's service, or to two of them
-at once. With `--read-only`, which needs root, the folder of each sweep also becomes read-only at
+with `posenc train` in FOLDER/killed-1. From the start of the command, sends SIGKILL at random
+intervals of 0.5 to 30 seconds to one or two random processes of the sweep: the launcher (also while
+it imports, plans or prepares data), its fork server, a job or W&B's service.
+With `--read-only`, which needs root, the folder of each sweep also becomes read-only at
 most once, at a random time, until the launcher exits. Reruns the command until it succeeds, is
 rejected or a run fails. Repeats the sweep in FOLDER/killed-2 and so on until there have been at
 least `--kills` faults, or a problem is found. Prints every difference between the folders, and
@@ -44,7 +44,7 @@ checkpoint.every_seconds=0.2 cache_dir=${outputs_dir}/data
 """.split()
 MARK = "POSENC_CRASH_TEST"
 """The environment variable that identifies the processes of the sweep."""
-BEFORE_JOBS = "launcher before the first job"
+NO_JOB = "launcher while no job was running"
 READ_ONLY = "file system made read-only"
 EXIT_SECONDS = 60.0
 """How long the sweep's processes may take to exit after the launcher has exited."""
@@ -126,8 +126,8 @@ def train_with_kills(
     """Rerun the command until it succeeds, is rejected or a run fails; count the faults by kind.
 
     A run that is killed several times in one launch stays interrupted until the next launch. If the
-    launcher is killed before its first job, the next intervals are twice as long; otherwise, a slow
-    machine might never start a job.
+    launcher is killed while no job is running, the next intervals are twice as long; otherwise, a
+    slow machine might never start a job.
     """
     kills, factor, folder = Counter[str](), 1.0, disk.folder
     words = [*RUNS, *overrides, f"outputs_dir={folder}", "hydra.launcher.jobs=2"]
@@ -148,7 +148,7 @@ def train_with_kills(
                     else:
                         names += kill_random_processes(launcher.pid, mark, rng)
             kills.update(names)
-            factor = 2 * factor if BEFORE_JOBS in names else 1.0
+            factor = 2 * factor if NO_JOB in names else 1.0
             was_read_only = disk.is_read_only
             disk.make_writable()
             states = {run.status().state for run in list_runs(folder / "sweep")}
@@ -172,7 +172,7 @@ def kill_random_processes(launcher: int, mark: str, rng: random.Random) -> list[
 
 def process_name(pid: int, command: str, launcher: int, jobs: set[int]) -> str:
     if pid == launcher:
-        return "launcher" if jobs else BEFORE_JOBS
+        return "launcher" if jobs else NO_JOB
     if pid in jobs:
         return "job"
     names = {"wandb": "W&B service", "forkserver": "fork server", "tracker": "resource tracker"}

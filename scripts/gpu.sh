@@ -29,7 +29,7 @@ download_wheels() {
         --find-links "$wheels" --dest "$wheels" --constraint constraints.txt "${WHEELS[@]}"
 }
 
-find_python() {
+set_up_python() {
     if [ -n "${PYTHON:-}" ]; then
         python="$PYTHON"
     elif [ -d "$wheels" ]; then
@@ -102,7 +102,7 @@ if [ ${#tiny[@]} -gt 0 ]; then
 fi
 mkdir -p "$out/done"
 [ ${#tiny[@]} -eq 0 ] || cat docs/*.md > "$out/text.txt"
-find_python
+set_up_python
 failed=()
 
 step tests "$python" -m pytest -q -p no:cacheprovider tests/attention tests/jobs/test_devices.py "${tests[@]}"

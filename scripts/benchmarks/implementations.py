@@ -40,10 +40,10 @@ BuiltModel = tuple[nn.Module, LossFunction]
 
 @dataclass(frozen=True)
 class Implementation:
-    """`build(size, length)` returns the model and its loss; `package` is the library to install.
+    """`build(size, length)` returns a model and its loss function.
 
-    For other libraries, `counterpart` names the closest implementation in posenc. A model with
-    `learned_positions` has an embedding for each position.
+    `package` is the library to install. For other libraries, `counterpart` names the closest
+    implementation in posenc. A model with `learned_positions` has an embedding for each position.
     """
 
     build: Callable[[Size, int], BuiltModel]

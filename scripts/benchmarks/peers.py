@@ -143,8 +143,8 @@ def measure(
 
 def check_learning(steps: dict[str, Steps], vocab_size: int) -> None:
     """Exit with an error if a first loss is implausible or a loss does not decrease."""
-    for name, implementation in steps.items():
-        first, last = implementation.losses[0], implementation.losses[-1]
+    for name, step in steps.items():
+        first, last = step.losses[0], step.losses[-1]
         if abs(first - math.log(vocab_size)) > MAX_INITIAL_ERROR or not last < first:
             raise SystemExit(f"{name} does not learn: its loss goes from {first} to {last}")
 
@@ -156,20 +156,17 @@ def print_table(steps: dict[str, Steps], results: list[dict[str, float]]) -> Non
     )
     print(" | compared with | speedup of posenc | range |")
     print("| --- " + "| ---: " * 6 + "| --- | ---: | --- |")
-    for name, implementation in steps.items():
+    for name, step in steps.items():
         seconds = statistics.median(row[name] for row in results)
         utilization = statistics.median(
-            implementation.flops
-            / row[name]
-            / (matmul_flops(implementation.device) / row["product"])
-            for row in results
+            step.flops / row[name] / (matmul_flops(step.device) / row["product"]) for row in results
         )
         counterpart = IMPLEMENTATIONS[name].counterpart
         ratio = speed_ratio(results, name, counterpart) if counterpart in steps else " | "
         print(
-            f"| {name} | {implementation.parameters:,} | {implementation.flops / 1e9:.0f}"
-            f" | {implementation.losses[0]:.2f} to {implementation.losses[-1]:.2f}"
-            f" | {seconds * 1e3:.0f} | {implementation.tokens.numel() / seconds:.0f}"
+            f"| {name} | {step.parameters:,} | {step.flops / 1e9:.0f}"
+            f" | {step.losses[0]:.2f} to {step.losses[-1]:.2f}"
+            f" | {seconds * 1e3:.0f} | {step.tokens.numel() / seconds:.0f}"
             f" | {utilization:.2f} | {counterpart or ''} | {ratio} |"
         )
 
@@ -193,8 +190,8 @@ def print_fastest(steps: dict[str, Steps], results: list[dict[str, float]]) -> N
 
 def summary(steps: dict[str, Steps], results: list[dict[str, float]], setup: str) -> dict[str, Any]:
     """Return the setup, the FLOPs of a step and of the product, and the seconds of all rounds."""
-    (device,) = {implementation.device for implementation in steps.values()}
-    flops = {name: implementation.flops for name, implementation in steps.items()}
+    (device,) = {step.device for step in steps.values()}
+    flops = {name: step.flops for name, step in steps.items()}
     counterparts = {name: IMPLEMENTATIONS[name].counterpart for name in steps}
     return {
         "setup": setup,

@@ -184,7 +184,10 @@ def test_evaluate_skips_a_corrupt_run_and_evaluates_the_others(
     words = [f"run={corrupt.path},{finished.path}", "evaluation.lengths=[30]"]
     assert main(["evaluate", *words]) == 1
     printed = capsys.readouterr()
-    assert f"{corrupt.name} could not be evaluated" in printed.err and "1 of 2 evaluations" in printed.err
+    assert (
+        f"{corrupt.name} could not be evaluated" in printed.err
+        and "1 of 2 evaluations" in printed.err
+    )
     assert 30 in {row["length"] for row in finished.rows()}
     assert "Traceback" not in printed.err
 

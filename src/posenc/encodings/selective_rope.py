@@ -1,11 +1,12 @@
-"""Selective RoPE (timurcarstensen/selective-rope, modules/rotary.py; ICLR 2026).
+"""Selective RoPE (Movahedi et al. 2025, arXiv:2511.17388).
 
     q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,   A_t = theta * sum_{l <= t} conv(W2 W1 n(x))_l
 
-R rotates every pair of channels of every head by its own angle. n normalizes the part of x that
-belongs to each head, conv is causal and depthwise, and theta_p = base^(-2p/d) is fixed. W1 [layers,
-rank, D], W2 [layers, H d/2, rank] and the convolution [layers, H d/2, conv_width] are initialized
-like nn.Linear and nn.Conv1d. The repository's options for a bias, a phase gate and other
+As in the authors' code (timurcarstensen/selective-rope, modules/rotary.py). R rotates every pair of
+channels of every head by its own angle. n normalizes the part of x that belongs to each head, conv
+is causal and depthwise, and theta_p = base^(-2p/d) is fixed. W1 [layers, rank, D], W2 [layers, H
+d/2, rank] and the convolution [layers, H d/2, conv_width] are initialized like nn.Linear and
+nn.Conv1d. The repository's options for a bias, a phase gate and other
 parametrizations are off by default and not included. q, k [B, H, T, d]; pos is not used.
 """
 
