@@ -90,7 +90,7 @@ class LoadedRun:
         """Return the prompt followed by `tokens` more tokens, even beyond the training length.
 
         Tokens are drawn from softmax(logits / temperature); temperature=0 always takes the most
-        likely token. An end-of-document token does not stop the generation; it is left out of the
+        likely token. An end-of-document token does not stop generation; it is left out of the
         text, or is a newline with tokenizer=word.
 
         Keys and values of earlier tokens are cached; every prediction equals that of the model on
@@ -159,7 +159,7 @@ class LoadedRun:
 def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
     """Return the run in a directory, such as `outputs/quickstart/rope-L64-s1-3f9c2a1b`.
 
-    A prefix of the name that only one run in `outputs` has, such as `rope-L64`, is enough.
+    A prefix that matches only one run in `outputs`, such as `rope-L64`, is enough.
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the

@@ -60,7 +60,7 @@ class FactorSearchResult:
 
     @property
     def config_dir(self) -> Path:
-        """The folder for `--config-dir` that has the swap."""
+        """The folder that contains the swap, to pass as `--config-dir`."""
         return self.swap_file.parents[2]
 
 
@@ -160,7 +160,7 @@ def _loss(
     windows: Windows,
     factors: Factors,
 ) -> float:
-    """Return the mean loss in nats that `posenc evaluate` measures with the swap of `factors`."""
+    """Return the mean loss in nats that `posenc evaluate` measures with these LongRoPE factors."""
     name, node = f"longrope_{request.length}", OmegaConf.create(_swap(factors))
     encoding = swap_encoding(trained_encoding, config, name, node, request.length)
     model.encoding = encoding.to(model.device)

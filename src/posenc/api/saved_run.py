@@ -78,8 +78,8 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
     """Return the dataset that a run was trained on.
 
     Raises ConfigError with the `remedy` if the data or tokenizer has changed since then. In that
-    case, nothing is written: a configuration from someone else may refer to private files of the
-    user, and its `cache_dir` may be a folder that this other person can read.
+    case, nothing is written: a configuration from someone else may refer to the user's private
+    files, and to a `cache_dir` that its author can read.
     """
     source = data_source(config)
     is_task = isinstance(source, TaskData)

@@ -65,8 +65,8 @@ def measure_times(
     }
     on_progress(f"{plural(len(variants), 'variant')}: warm-up")
     rounds: list[dict[str, Any]] = []
-    for answer in call_module(MEASUREMENT_PROCESS, request, threads):
-        rounds.append(answer)
+    for response in call_module(MEASUREMENT_PROCESS, request, threads):
+        rounds.append(response)
         done = max(0, len(rounds) - warm_up)
         on_progress(f"{plural(len(variants), 'variant')}: {done} of {plural(count, 'round')}")
     return rounds[warm_up:]
@@ -75,10 +75,10 @@ def measure_times(
 def _peak(variant: Variant, threads: int) -> float:
     request = {"config": OmegaConf.to_container(variant.config), "pass": variant.pass_}
     try:
-        (answer,) = call_module(MEASUREMENT_PROCESS, request, threads)
+        (response,) = call_module(MEASUREMENT_PROCESS, request, threads)
     except RunError as error:
         raise RunError(f"{variant}: {error}") from None
-    return answer["peak_memory_mb"]
+    return response["peak_memory_mb"]
 
 
 def describe_machine(device: torch.device, threads: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Times calls, such as the matmul whose FLOP/s count as a utilization of 100%."""
+"""Times calls, including the matmul whose FLOP/s define 100% utilization."""
 
 import time
 from collections.abc import Callable

@@ -113,8 +113,8 @@ def _weight_bytes(config: DictConfig, model: Decoder) -> tuple[int, int]:
     """Return two sizes in bytes: the weights a device stores, and those it gathers temporarily.
 
     Each device stores all weights of a replicated model, but only its shard of a sharded model.
-    With sharding, the parameters outside the blocks are gathered during the whole step, and the
-    parameters of the current and the next block as needed.
+    With sharding, the parameters outside the blocks stay gathered for the whole step, and those of
+    the current and the next block are gathered as needed.
     """
     total, shards = FLOAT_BYTES * model.parameter_count(), _num_shards(config)
     if shards == 1:
@@ -218,7 +218,7 @@ def _layers_are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
 
 
 class _SavedStorages:
-    """The distinct storages that autograd has saved, and `extra` bytes of calls that were skipped.
+    """The distinct storages that autograd has saved; `extra` counts the bytes of skipped calls.
 
     The storages are kept alive, so that no address is reused.
     """
@@ -280,7 +280,7 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
             return saved.add(placeholder) if out_is_saved else placeholder
         before = saved.nbytes()
         if choice.name == "flex":
-            # It needs a GPU; it saves the same tensors as causal attention, and the bias factors.
+            # flex needs a GPU. It saves the same tensors as causal attention and the bias factors.
             out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
             if encoding.overrides("content_bias"):
                 factors = bias_factors("flex", encoding, x, q, k, pos)

@@ -80,7 +80,7 @@ class Style:
 
 
 REFERENCE_STYLE = Style("#6b6b6b", "plus", (2, 3))
-"""The style of lines that are not encodings, such as n-gram models, chance and bounds."""
+"""The style of reference lines, such as n-gram models, chance and bounds."""
 UNSWAPPED_STYLE = Style("#6b6b6b", "circle", (1, 2))
 """The style of the swap `none` if several encodings have swaps."""
 
@@ -89,8 +89,8 @@ def style_at(index: int) -> Style:
     """Return the style with this index (from 0); the first nine styles differ in color."""
     names = list(MARKERS)
     # Without the second term, style NUM_CUSTOM would be the same as style 0.
-    rounds = index // len(COLORS) + index // NUM_CUSTOM
-    dash = DASHES[rounds % len(DASHES)]
+    dash_index = index // len(COLORS) + index // NUM_CUSTOM
+    dash = DASHES[dash_index % len(DASHES)]
     return Style(COLORS[index % len(COLORS)], names[index % len(names)], dash)
 
 

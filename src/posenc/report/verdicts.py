@@ -58,10 +58,10 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         counts[outcome] += 1
         mixed[outcome] += len({verdict.outcome for verdict in group}) > 1
     texts = []
-    for outcome, (for_one, for_several) in OUTCOME_TEXTS.items():
+    for outcome, (singular_text, plural_text) in OUTCOME_TEXTS.items():
         if count := counts[outcome]:
             note = f" ({mixed[outcome]} at some training lengths only)" if mixed[outcome] else ""
-            texts.append(f"{count} {for_one if count == 1 else for_several}{note}")
+            texts.append(f"{count} {singular_text if count == 1 else plural_text}{note}")
     return ", ".join(texts)
 
 

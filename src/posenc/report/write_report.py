@@ -130,8 +130,8 @@ def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity)
 def _early_columns(row: ResultRow) -> dict[str, Any]:
     """Return the columns of `EarlyTokens`, each value with its t interval over seeds.
 
-    S is the slope of the loss against 1/T, in nats per window. The fraction of the gain beyond L
-    that early tokens explain is computed without S.
+    S is the slope of the loss against 1/T, in nats per window. It is not used to compute the
+    fraction, which is the part of the gain beyond L that early tokens explain.
     """
     early = row.early_tokens
     bands = (early.slope, early.fraction) if early else (None, None)

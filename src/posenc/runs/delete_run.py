@@ -18,8 +18,8 @@ DELETED_PREFIX = ".deleted-"
 def run_paths(run: RunDirectory) -> list[Path]:
     """Return the run's directory and its local W&B files.
 
-    Raises RunError unless the directory has the name of the run in its configuration, and is not a
-    symbolic link, so that no other folder is mistaken for a run.
+    Raises RunError if the directory's name differs from the run's name in `config.yaml`, or if it
+    is a symbolic link, so that no other folder is mistaken for a run.
     """
     run.check_name(run.config_dict())
     if run.path.is_symlink():
@@ -61,7 +61,7 @@ def remove_run(run: RunDirectory) -> None:
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
-        with suppress(FileNotFoundError):  # another process deletes it
+        with suppress(FileNotFoundError):  # another process may be deleting it
             _delete(deleted)
     _remove_emptied_folder(folder)
 
