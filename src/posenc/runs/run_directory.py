@@ -74,9 +74,9 @@ class RunDirectory:
         return values
 
     def check_name(self, values: dict[str, Any]) -> None:
-        """Raise RunError unless the directory has the name of the run in its configuration.
+        """Raise RunError if the directory's name differs from the run's name in `config.yaml`.
 
-        Otherwise it could be a copy of another run, which would be counted twice.
+        The directory could then be a copy of another run, which would be counted twice.
         """
         name = values["planned"]["run"]
         if name != self.path.absolute().name:
