@@ -131,6 +131,24 @@ def test_the_other_runs_are_removed_if_one_has_a_corrupt_configuration(
     assert runs[0].path.exists() and not runs[1].path.exists() and runs[2].path.exists()
 
 
+@pytest.mark.parametrize("damage", ["missing", "corrupt"])
+def test_results_whose_status_is_lost_are_kept_unless_the_run_is_named(
+    runs: list[RunDirectory], damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finished = runs[2]
+    finished.metrics_file.write_text("{}\n")
+    finished.status_file.write_text('{"state": "fini')
+    if damage == "missing":
+        finished.status_file.unlink()
+    states = "state=pending,failed,interrupted"
+    words = [f"outputs_dir={finished.path.parents[1]}", "name=scratch", states, "--yes"]
+    assert main(["clean", *words]) == 1
+    assert f"run={finished.path}" in capsys.readouterr().out
+    assert finished.path.exists() and not runs[0].path.exists()
+    assert main(["clean", f"run={finished.path}", "--yes"]) == 0
+    assert not finished.path.exists()
+
+
 def test_a_symbolic_link_among_the_leftovers_of_a_killed_clean_is_removed(
     runs: list[RunDirectory], tmp_path: Path
 ) -> None:

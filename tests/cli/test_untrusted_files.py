@@ -1,5 +1,6 @@
 """Files of a run are data: they are validated, and nothing in them is executed."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -387,6 +388,26 @@ def test_a_slurm_job_loads_no_checkpoint_from_the_current_folder(
     monkeypatch.setenv("SLURM_JOB_NAME", "train")
     run = small_run("encoding=rope")
     assert job([str(run.path)]) == FINISHED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["pool", "submitit_local"])
+def test_training_imports_nothing_from_the_current_folder(
+    small_job: list[str], tmp_path: Path, launcher: str
+) -> None:
+    """Even though Python's fork server and submitit start Python with -c or -m."""
+    if launcher != "pool":
+        pytest.importorskip("submitit")
+    folder = tmp_path / "downloaded"
+    folder.mkdir()
+    for name in ("multiprocessing", "contextlib", "subprocess", "tempfile", "omegaconf", "numpy"):
+        (folder / f"{name}.py").write_text("open('code was run', 'w')\n")
+    words = ["train", *small_job, f"hydra/launcher={launcher}", f"outputs_dir={tmp_path / 'o'}"]
+    command = [sys.executable, "-P", "-m", "posenc", *words]
+    environment = {**os.environ, "RANK": "not a number"}  # from a program that is not torchrun
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert not (folder / "code was run").exists()
 
 
 def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:

@@ -57,6 +57,9 @@ def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
         "[" * 200_000,
         "- " * 1000 + "1",
         "a: !!python/name:os.system ''",
+        f"a: 0x{5000 * 'f'}",
+        f"a: {'1:' * 450_000}1",
+        f"a: {'1:' * 400}1.0",
         "a: [1",
         "a: 1\n---\na: 2",
         "? [a]\n: 1",
@@ -64,8 +67,17 @@ def test_a_configuration_has_the_text_that_omegaconf_writes() -> None:
         "<<: {a: 1}",
     ],
     ids=[
-        *("alias", "duplicate key", "unclosed", "nested", "object", "syntax"),
-        *("two documents", "list as key", "null as key", "merge key"),
+        *("alias", "duplicate key", "unclosed", "nested", "object"),
+        *(
+            "hexadecimal",
+            "base 60",
+            "base 60 float",
+            "syntax",
+            "two documents",
+            "list as key",
+            "null as key",
+            "merge key",
+        ),
     ],
 )
 def test_yaml_that_planning_never_writes_is_an_error(text: str) -> None:

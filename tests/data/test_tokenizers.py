@@ -266,6 +266,13 @@ def test_a_library_file_that_would_exhaust_memory_or_crash_is_an_error(
     assert "panicked" not in capfd.readouterr().err
 
 
+def test_the_padding_of_a_library_file_is_ignored(tmp_path: Path) -> None:
+    fixed = {"strategy": {"Fixed": 4_000_000_000}, "direction": "Right", "pad_id": 0}
+    padding = {**fixed, "pad_to_multiple_of": None, "pad_type_id": 0, "pad_token": "[PAD]"}
+    without = pretrained(str(library_file(tmp_path)), "</s>").encode("a b")
+    assert pretrained(str(library_file(tmp_path, padding=padding)), "</s>").encode("a b") == without
+
+
 def test_common_steps_of_published_tokenizers_are_accepted(tmp_path: Path) -> None:
     steps = [
         replace(" {2,}", " ", "Regex"),

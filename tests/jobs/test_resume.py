@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from posenc.cli import main as posenc
+from posenc.config.saved_yaml import dump_yaml
 from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
 from posenc.runs.lock import lock
@@ -231,6 +233,21 @@ def test_a_second_process_does_not_start_a_running_run(
     finally:
         process.terminate()
         assert process.wait() == INTERRUPTED
+
+
+def test_settings_edited_in_a_saved_configuration_are_replaced_by_those_of_the_command(
+    small_job: list[str],
+) -> None:
+    run = finish(plan([small_job], [], "test", print)[0].run)
+    planned = run.config_dict()
+    edited = yaml.safe_load(run.config_file.read_text())
+    edited["validation"]["tokens"] = 1
+    edited["data"]["test"] = None
+    run.config_file.write_text(dump_yaml(edited))
+    plan([small_job], [], "test", print)
+    for key in ("validation", "data"):
+        assert run.config_dict()[key] == planned[key] != edited[key]
+    assert run.config_dict(verify=True) == planned
 
 
 @pytest.mark.slow

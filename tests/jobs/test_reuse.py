@@ -80,6 +80,16 @@ def test_a_run_that_has_been_started_is_kept(small_job: list[str]) -> None:
     assert second.status() == started
 
 
+def test_a_trained_run_that_lost_its_status_is_kept(small_job: list[str]) -> None:
+    finish(planned(small_job, "name=first"))
+    second = planned(small_job, "name=second")
+    finish(second)
+    second.status_file.unlink()
+    (second.path / "notes.txt").touch()
+    planned(small_job, "name=second", reuse=("first",))
+    assert (second.path / "notes.txt").exists()
+
+
 def test_a_run_that_another_process_has_just_started_is_kept(small_job: list[str]) -> None:
     second = planned(small_job, "name=second")
     first = planned(small_job, "name=first")

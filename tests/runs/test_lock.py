@@ -44,6 +44,15 @@ def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
         assert not is_locked(file)
 
 
+def test_a_hard_link_to_another_file_is_not_overwritten(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("precious")
+    (tmp_path / ".lock").hardlink_to(thesis)
+    with pytest.raises(RunError, match="not a lock file"), lock(tmp_path / ".lock"):
+        pass
+    assert thesis.read_text() == "precious"
+
+
 def test_a_file_system_without_locks_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,16 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
     assert MirrorFile(run).is_complete
 
 
+def test_edited_rows_are_not_sent_to_wandb(run) -> None:
+    MirrorFile(run).record_open("train", save_diff=False)
+    contents = json.loads((run.path / "mirror.json").read_text())
+    row = {"extrapolation/length": 4096, "extrapolation/nonoverlapping/perplexity": 1.2}
+    contents["entries"].append({"step": 45, "row": row})
+    (run.path / "mirror.json").write_text(json.dumps(contents))
+    with pytest.raises(RunError, match="edited"):
+        MirrorFile(run)
+
+
 @pytest.mark.parametrize("id", ["../../other", "*", 5, "a" * 129])
 def test_a_mirror_file_with_an_invalid_wandb_id_is_corrupt(run, id: object) -> None:
     (run.path / "mirror.json").write_text(json.dumps({"identity": {"id": id}}))

@@ -74,6 +74,11 @@ def rewritten(path: Path, names: dict[str, str], compression: int) -> None:
             archive.writestr(f"{stem}/{names.get(name, name)}", data)
 
 
+def test_a_pickle_with_millions_of_opcodes_is_refused_within_seconds() -> None:
+    with pytest.raises(ValueError, match="opcodes"):
+        check_pickle(b"N0" * 5_000_000 + b"N.")
+
+
 def test_a_pickle_before_the_zip_archive_is_refused(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.ckpt")
     path.write_bytes(pickle.dumps(doubled(60), 2) + path.read_bytes())

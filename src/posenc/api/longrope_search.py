@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.api.saved_run import training_data
 from posenc.config.errors import ConfigError, RunError
+from posenc.data.corpus import json_digest
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.evaluation.evaluate import load_model
 from posenc.evaluation.factor_search import (
@@ -38,7 +39,7 @@ from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, wr
 from posenc.runs.run_directory import RunDirectory
 
 MIN_POPULATION = 3  # PI, NTK and YaRN
-STATE_TYPES = {"settings": dict, "generations": list}
+STATE_TYPES = {"settings": dict, "generations": list, "digest": str}
 SIZE_KEYS = ("population", "parents", "mutations", "crossovers")
 SEARCH_KEYS = ("length", "split", "tokens", "batch_tokens", "seed", *SIZE_KEYS)
 """The settings on which the candidates and their losses depend."""
@@ -98,7 +99,7 @@ def search_factors(
     generations = _read_generations(state_file, settings, propose, loss)
     while len(generations) <= request.generations:
         generations.append(propose(generations, loss=loss))
-        write_json(state_file, {"settings": settings, "generations": generations})
+        _write_generations(state_file, settings, generations)
         evaluated = sum(map(len, generations))
         on_progress(len(generations) - 1, evaluated, best(generations, 1)[0][1])
     generations = generations[: request.generations + 1]
@@ -207,6 +208,9 @@ def _read_generations(
             )
     generations: list[Generation] = []
     try:
+        digest = json_digest([state["settings"], state["generations"]])
+        if state.get("digest") not in (None, digest):
+            raise ValueError("it has been edited")
         for saved in state["generations"]:
             losses = {tuple(factors): value for factors, value in saved}
             generations.append(propose(generations, loss=losses.__getitem__))
@@ -222,6 +226,11 @@ def _read_generations(
             error = f"its lowest loss is {lowest:.6f}, but measuring it again gives {measured:.6f}"
             raise corrupt_file_error(file, error)
     return generations
+
+
+def _write_generations(file: Path, settings: dict[str, Any], generations: list[Generation]) -> None:
+    digest = json_digest([settings, generations])
+    write_json(file, {"settings": settings, "generations": generations, "digest": digest})
 
 
 def _write_swap(run: RunDirectory, length: int, factors: Factors, loss: float) -> Path:

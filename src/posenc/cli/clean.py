@@ -9,10 +9,10 @@ from posenc.cli.arguments import FOLDER_KEYS, Arguments
 from posenc.cli.targets import experiment_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, RunError, did_you_mean, plural
-from posenc.config.overrides import command_line_axes
+from posenc.config.overrides import command_line_axes, override_key
 from posenc.runs.delete_run import remove_run, run_paths, total_bytes
 from posenc.runs.run_directory import RunDirectory, list_runs, open_run
-from posenc.runs.status import State
+from posenc.runs.status import State, Status
 
 DELETABLE_STATES = [state for state in get_args(State) if state != "running"]
 
@@ -21,7 +21,14 @@ def run(arguments: Arguments) -> int:
     print_line = partial(Console(highlight=False).print, soft_wrap=True)
     runs = _select_runs(arguments)
     sizes: dict[RunDirectory, int] = {}
-    skipped = 0
+    by_state = not any(override_key(override) == "run" for override in arguments.overrides)
+    problems = {run: _status_problem(run) if by_state else None for run in runs}
+    for run, problem in problems.items():
+        if problem:
+            remedy = f"to delete the run anyway, select it with run={run.path}"
+            print_line(f"{run.path}  skipped: {problem}; {remedy}")
+    runs = [run for run, problem in problems.items() if problem is None]
+    skipped = len(problems) - len(runs)
     for run in runs:
         try:
             sizes[run] = total_bytes(run_paths(run))
@@ -40,6 +47,17 @@ def run(arguments: Arguments) -> int:
         remove_run(run)
     print_line(f"{summary} deleted")
     return int(skipped > 0)
+
+
+def _status_problem(run: RunDirectory) -> str | None:
+    """Return why the state of a run is unknown, so that its results are not lost, or None."""
+    if not run.status_file.exists():
+        return "it has results, but no status.json" if run.has_results() else None
+    try:
+        Status.load(run.status_file)
+    except RunError as error:
+        return str(error)
+    return None
 
 
 def _select_runs(arguments: Arguments) -> list[RunDirectory]:

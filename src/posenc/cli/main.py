@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 means success, 1 a failure (for example, of a run), 2 an invalid request, 130 that Ctrl-C or,
     in a sweep, another signal stopped the command, and 141 that the output was closed.
     """
+    _open_closed_descriptors()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("--help", "-h", "help"):
         print(overview())
@@ -60,6 +61,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(words[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
+
+
+def _open_closed_descriptors() -> None:
+    """Open /dev/null as stdin, stdout or stderr if it is closed, as for some daemons.
+
+    Otherwise, the next file that is opened would take its place.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _report(command: str, message: str, exit_code: int) -> int:

@@ -14,7 +14,7 @@ from posenc.config.overrides import override_key, positive_integer
 from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
-from posenc.runs.files import read_text, write_atomic
+from posenc.runs.files import corrupt_file_error, read_text, write_atomic
 
 DEFAULT_TRIALS = 10
 FIXED_COLUMNS = ("run", "job", "validation_loss")
@@ -63,9 +63,12 @@ def _with_other_searches(file: Path, records: list[dict[str, object]]) -> list[d
     """Return the rows of other runs in `file`, then `records`, all with the same keys."""
     runs = {record["run"] for record in records}
     try:
-        saved = list(csv.DictReader(read_text(file).splitlines(), restkey="", restval=""))
-    except (OSError, ValueError, csv.Error):  # there is none, or it is not from posenc
+        text = read_text(file, errors="replace")
+        saved = list(csv.DictReader(text.splitlines(), restkey="", restval=""))
+    except FileNotFoundError:
         saved = []
+    except (OSError, ValueError, csv.Error) as error:
+        raise corrupt_file_error(file, error) from None
     others = [row for row in saved if row.keys() >= {"run", "job"} and row["run"] not in runs]
     tuned = {key: None for row in [*others, *records] for key in row if key not in FIXED_COLUMNS}
     keys = ["run", "job", *tuned, "validation_loss"]

@@ -36,8 +36,11 @@ DIGEST_FIELDS = (
     "evaluation",
     "tokenizer",
     "planned",
+    "validation",
 )
 """The settings in the digest that planning saves: those that the identity and the reports use."""
+EARLIER_DIGEST_FIELDS = DIGEST_FIELDS[:-1]
+"""The settings in the digests of runs that were planned before `validation` was added."""
 SOURCE_FIELDS = ("encoding", "model", "optimizer", "schedule", "callbacks")
 """Settings whose custom classes and functions contribute their source code to the identity."""
 
@@ -101,11 +104,17 @@ def run_name(config: DictConfig | dict[str, Any], hash_: str) -> str:
     return f"{encoding}-L{config['train_length']}-s{config['seed']}-{hash_}"
 
 
-def config_digest(config: dict[str, Any]) -> str:
-    """Return 16 hexadecimal digits of a hash of the settings in DIGEST_FIELDS."""
-    fields = {field: config.get(field) for field in DIGEST_FIELDS}
-    fields["planned"] = {k: v for k, v in config["planned"].items() if k != "digest"}
-    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+def config_digest(config: dict[str, Any], fields: Sequence[str] = DIGEST_FIELDS) -> str:
+    """Return 16 hexadecimal digits of a hash of the settings in `fields`."""
+    values = {field: config.get(field) for field in fields}
+    values["planned"] = {k: v for k, v in config["planned"].items() if k != "digest"}
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+
+
+def matches_digest(config: dict[str, Any]) -> bool:
+    """Whether a saved configuration has its digest, or none, as in early versions."""
+    digests = (config_digest(config), config_digest(config, EARLIER_DIGEST_FIELDS))
+    return config["planned"].get("digest") in (None, *digests)
 
 
 def check_identity(config: DictConfig | dict[str, Any]) -> None:

@@ -13,6 +13,9 @@ from yaml.constructor import ConstructorError
 from posenc.config.values import MAX_NESTING
 
 FLOAT_TAG = "tag:yaml.org,2002:float"
+NUMBER_TAGS = (FLOAT_TAG, "tag:yaml.org,2002:int")
+MAX_NUMBER_LENGTH = 100
+"""The maximum length in characters of a number."""
 FLOAT = re.compile(
     r"""(?:
      [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -109,19 +112,30 @@ def _until(end: type[yaml.Event], events: Iterator[yaml.Event]) -> Iterator[yaml
 def _scalar(text: str, implicit: tuple[bool, bool]) -> Any:
     """Return the value of a scalar, cached because the runs of a sweep share nearly all scalars."""
     loader = _Loader("")
-    return loader.construct_object(
-        yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, implicit), text)
-    )
+    return loader.construct_object(yaml.ScalarNode(_tag(text, implicit), text))
+
+
+def _tag(text: str, implicit: tuple[bool, bool]) -> str:
+    return _Loader("").resolve(yaml.ScalarNode, text, implicit)
+
+
+def _is_long_number(event: yaml.ScalarEvent) -> bool:
+    is_long = len(event.value) > MAX_NUMBER_LENGTH
+    return is_long and _tag(event.value, event.implicit) in NUMBER_TAGS
 
 
 def events_within_limit(text: str) -> Iterator[yaml.Event]:
     """Yield the parser's events for untrusted YAML.
 
-    Raises yaml.YAMLError if the text is not valid or has more than MAX_NESTING nested levels:
-    loading deeply nested YAML would exhaust the stack.
+    Raises yaml.YAMLError if the text is not valid, has more than MAX_NESTING nested levels, since
+    loading deeply nested YAML would exhaust the stack, or has a number of more than
+    MAX_NUMBER_LENGTH characters, since YAML also has numbers with base 60, which are slow to read.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.ScalarEvent) and _is_long_number(event):
+            error = f"a number of {len(event.value):,} characters"
+            raise ConstructorError(None, None, error, event.start_mark)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_NESTING:

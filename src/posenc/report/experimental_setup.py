@@ -16,7 +16,7 @@ def experimental_setup(
     runs = experiment.evaluated
     lengths = _join_distinct((str(run.train_length) for run in runs), ", ")
     parameters = sorted(
-        run.status.resolved.get("parameters") or run.config["planned"]["parameters"] or 0
+        run.config["planned"]["parameters"] or run.status.resolved.get("parameters") or 0
         for run in runs
     )
     sizes = _join_distinct((f"{parameters[0]:,}", f"{parameters[-1]:,}"), " to ")

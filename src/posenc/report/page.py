@@ -26,6 +26,7 @@ from posenc.report.table import Table
 from posenc.report.vega_figure import PAGE_THEME, Figure, javascript
 from posenc.runs.files import read_text, write_atomic
 
+GENERATOR = '<meta name="generator" content="posenc">'
 LINKED_FILE = re.compile(r'href="([\w-]+\.(?:csv|md|tex|png|svg))"')
 """Matches a link to a file that posenc wrote next to the page."""
 
@@ -53,11 +54,12 @@ def write_page(index: Path, files: Mapping[str, str | bytes], page: "Page") -> N
 
 
 def _linked_files(index: Path) -> set[str]:
-    """Return the names of the files that an existing page links to; they are in its folder."""
+    """Return the names of the files that an existing page from posenc links to, in its folder."""
     try:
-        return {*LINKED_FILE.findall(read_text(index))}
-    except (OSError, ValueError):  # there is none, or it was not written by posenc
+        html = read_text(index)
+    except (OSError, ValueError):  # there is none, or it is not from posenc
         return set()
+    return {*LINKED_FILE.findall(html)} if GENERATOR in html else set()
 
 
 @dataclass(frozen=True)

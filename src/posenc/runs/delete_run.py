@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from posenc.config.errors import RunError
-from posenc.runs.files import reject_special_files, walk_entries, write_json
+from posenc.runs.files import is_disk_full, reject_special_files, walk_entries, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
 from posenc.runs.run_directory import RunDirectory
@@ -50,20 +50,29 @@ def remove_run(run: RunDirectory) -> None:
             holder = describe_holder(run.lock_file)
             raise RunError(f"{run.name} is being run by {holder} and was not deleted")
         folder, name = path.parent, path.name
-        plan_file = folder / "plan.json"
-        with lock(folder / ".plan.lock"):
-            if plan_file.exists():
-                plan = read_plan(folder)
-                plan["runs"] = [other for other in plan["runs"] if other != name]
-                plan["commands"].pop(name, None)
-                write_json(plan_file, plan)
+        try:
+            _remove_from_plan(folder, name)
+        except OSError as error:
+            if not is_disk_full(error):  # else there will be space after the deletion
+                raise
         path.rename(Path(mkdtemp(prefix=DELETED_PREFIX, dir=folder)) / name)
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
         with suppress(FileNotFoundError):  # another process may be deleting it
             _delete(deleted)
+    _remove_from_plan(folder, name)
     _remove_emptied_folder(folder)
+
+
+def _remove_from_plan(folder: Path, name: str) -> None:
+    """Remove a run from an experiment's plan, if it is there."""
+    with lock(folder / ".plan.lock"):
+        plan = read_plan(folder)
+        if name in plan["runs"] or name in plan["commands"]:
+            plan["runs"] = [other for other in plan["runs"] if other != name]
+            plan["commands"].pop(name, None)
+            write_json(folder / "plan.json", plan)
 
 
 def _remove_emptied_folder(folder: Path) -> None:

@@ -102,6 +102,11 @@ class RunDirectory:
             return status.replace(state="failed", error=str(error))
         return status
 
+    def has_results(self) -> bool:
+        """Whether the directory has results or checkpoints, whatever its status is."""
+        files = (self.metrics_file, self.evaluation_file, self.ngrams_file)
+        return any(file.exists() for file in files) or any(self.checkpoints.glob("*"))
+
     def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
         """Return the evaluation rows.
 
@@ -146,6 +151,13 @@ class RunDirectory:
                     f"{file} is not the log of this run (it is outdated, edited or from a different"
                     f" run); restore it, or {remedy}"
                 )
+        progress = {"step": status.step, "tokens": status.tokens}
+        last = {key: row[key] for row in metrics[-1:] for key in progress}
+        if status.step and last and last != progress:
+            raise RunError(
+                f"{self.status_file} does not match {self.metrics_file.name}, which ends at {last}"
+                f" (not {progress}); restore it, or {retrain}"
+            )
 
     def trained_steps(self, planned: int) -> int:
         """Return the last step of training: `planned`, or an earlier one if a callback ended it."""

@@ -11,7 +11,12 @@ from typing import Any
 import yaml
 
 from posenc.config.errors import ConfigError, RunError, one_line
-from posenc.config.identity import check_untrusted_identity, config_digest, with_new_options
+from posenc.config.identity import (
+    check_untrusted_identity,
+    config_digest,
+    matches_digest,
+    with_new_options,
+)
 from posenc.config.saved_yaml import dump_yaml, load_yaml
 from posenc.config.settings import TYPES, check_settings, check_values
 from posenc.config.values import walk
@@ -61,7 +66,7 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     config = {**values, "model": with_new_options(values["model"]), "modules": []}
     if verify:
         check_untrusted_identity(config)
-        if values["planned"].get("digest") not in (None, config_digest(values)):
+        if not matches_digest(values):
             raise RunError(
                 f"{file} has been edited since the run was planned; undo the edit, or rerun the"
                 f" command, which writes the file again"

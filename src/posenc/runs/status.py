@@ -89,11 +89,16 @@ class Status:
         other runs continue. Unknown keys, which a later version may write, are ignored.
         """
         try:
-            saved = read_mapping(path, STATUS_TYPES)
-            _check_numbers(path, saved)
-            _check_resolved(path, saved.get("resolved", {}))
+            return cls.load(path)
         except RunError as reason:
             return cls(state="failed", error=f"{reason}, or rerun the command with retry=true")
+
+    @classmethod
+    def load(cls, path: Path) -> "Status":
+        """Like `read`, but raises RunError if the file is corrupt."""
+        saved = read_mapping(path, STATUS_TYPES)
+        _check_numbers(path, saved)
+        _check_resolved(path, saved.get("resolved", {}))
         error = saved.get("error")
         known = {key: value for key, value in saved.items() if key in STATUS_TYPES}
         return cls(**known | {"error": error and UNPRINTABLE.sub(" ", error)})

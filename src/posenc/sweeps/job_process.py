@@ -27,7 +27,12 @@ from posenc.jobs.exit_codes import (
     STOP_SIGNALS,
 )
 from posenc.jobs.rank_processes import JOB_COMMAND
-from posenc.runs.environment import MALLOC_VARIABLES, job_environment
+from posenc.runs.environment import (
+    LIGHTNING_RANK_VARIABLES,
+    MALLOC_VARIABLES,
+    SAFE_PATH,
+    job_environment,
+)
 from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE, open_for_append
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
@@ -211,18 +216,22 @@ def run_job_process(arguments: Sequence[str], log: str, environment: Mapping[str
 
 
 def _ensure_fork_server() -> None:
-    """Start the fork server if necessary, with MALLOC_VARIABLES set and stop signals blocked.
+    """Start the fork server if necessary, with its own environment and stop signals blocked.
 
-    A signal to the launcher's process group must not kill the server, which reports the exit codes
-    of jobs.
+    It imports nothing from the current folder, and has MALLOC_VARIABLES, but no rank. A signal to
+    the launcher's process group must not kill the server, which reports the exit codes of jobs.
     """
-    resource_tracker.ensure_running()  # done first, because it changes the signal mask
     old_environment = dict(os.environ)
-    os.environ.update(MALLOC_VARIABLES)
-    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    os.environ.update({**MALLOC_VARIABLES, **SAFE_PATH})
+    for name in LIGHTNING_RANK_VARIABLES:
+        os.environ.pop(name, None)
     try:
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # done first, because it changes the signal mask
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         os.environ.clear()
         os.environ.update(old_environment)

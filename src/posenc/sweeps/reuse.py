@@ -63,7 +63,8 @@ def copy_run(source: RunDirectory, run: RunDirectory) -> None:
 def _is_pending(run: RunDirectory) -> bool:
     """Whether a run has been planned but not started."""
     try:
-        return run.status() == Status() and not is_locked(run.lock_file)
+        not_started = run.status() == Status() and not run.has_results()
+        return not_started and not is_locked(run.lock_file)
     except RunError:  # planning reports a lock file that cannot be used
         return False
 
@@ -71,7 +72,7 @@ def _is_pending(run: RunDirectory) -> bool:
 def _move_pending_aside(run: RunDirectory) -> None:
     """Rename the directory of a run that has not been started; keep any other run."""
     with lock(run.lock_file, timeout=0) as acquired:
-        if acquired and run.status() == Status():
+        if acquired and run.status() == Status() and not run.has_results():
             run.path.rename(Path(mkdtemp(prefix=COPY_PREFIX, dir=run.path.parent)) / run.name)
 
 

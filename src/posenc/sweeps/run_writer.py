@@ -19,12 +19,15 @@ from posenc.sweeps.reuse import copy_run
 from posenc.training.checkpoint import list_checkpoints, list_weights
 
 UPDATED_ON_RESUME = (
-    *("name", "choices", "about", "cache_dir", "modules"),
+    *("name", "choices", "about", "cache_dir", "modules", "data", "tokenizer"),
     *("evaluation", "ngram_order", "logger", "profiler", "kernel", "devices", "trainer"),
 )
 """Keys that a resumed or copied run takes from the new command."""
 KEPT_ON_RESUME = ("checkpoint", "compile", "micro_batch_tokens", "validation")
-"""Keys that a resumed run keeps, although they are not part of its identity."""
+"""Keys that a resumed run keeps, although they are not part of its identity.
+
+If `config.yaml` has been edited, their values are unknown, and those of the new command are used.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         ngram_order_changed = config.get("ngram_order") != job.config.ngram_order
-        for key in UPDATED_ON_RESUME:
+        for key in (*UPDATED_ON_RESUME, *(KEPT_ON_RESUME if _is_edited(run) else ())):
             config[key] = job.config[key]
         config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
         values = OmegaConf.to_container(config)
@@ -144,6 +147,15 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     if not run.status_file.exists() or incomplete:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
     return WrittenRun(kept_settings=() if status.state == "finished" else kept)
+
+
+def _is_edited(run: RunDirectory) -> bool:
+    """Whether `config.yaml` has been edited since the run was planned."""
+    try:
+        run.config_dict(verify=True)
+    except RunError:
+        return True
+    return False
 
 
 def _check_active_run(job: Job) -> RunError | None:

@@ -1,5 +1,6 @@
 """Launchers that use submitit to run jobs on Slurm or, without a cluster, on this machine."""
 
+import os
 import subprocess
 import time
 from collections import deque
@@ -7,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
+from posenc.runs.environment import SAFE_PATH
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -87,7 +90,8 @@ class SubmititLauncher(Launcher):
         )
         parameters = self._parameters(planned)
         executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
-        return executor.submit(Worker(planned, self.cpus_per_task, code))
+        with patch.dict(os.environ, SAFE_PATH):  # the job's process inherits it
+            return executor.submit(Worker(planned, self.cpus_per_task, code))
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         """Return additional parameters for submitit's executor."""

@@ -4,6 +4,7 @@ Also keeps W&B's offline files in one folder per run, `wandb/run-<name>`.
 """
 
 import hashlib
+import json
 import re
 import secrets
 import shutil
@@ -43,6 +44,7 @@ DIFF_FILE = "diff.patch"
 FILE_TYPES = {
     "identity": dict,
     "entries": list[dict],
+    "digest": str,
     "logged_characters": int,
     "file_sizes": dict[str, int] | None,
 }
@@ -57,10 +59,10 @@ class MirrorFile:
 
     `identity` is written when the W&B run is first opened. Each entry is `{"step", "row"}` with a
     history row, `{"step", "loss_by_position"}` with a digest of the losses in the table and the
-    image, or `{"step", "swaps"}` with a digest of the table of swaps. `logged_characters` is the
-    number of characters of run.log that are on the server. `file_sizes` maps each offline run file
-    to its size in bytes once all rows have been logged. It is empty if the rows are on the server,
-    and None while the W&B run is open or if W&B has failed.
+    image, or `{"step", "swaps"}` with a digest of the table of swaps; `digest` is that of all
+    entries. `logged_characters` is the number of characters of run.log that are on the server.
+    `file_sizes` maps each offline run file to its size in bytes once all rows have been logged. It
+    is empty if the rows are on the server, and None while the W&B run is open or if W&B has failed.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
@@ -180,6 +182,7 @@ class MirrorFile:
         contents: dict[str, Any] = {
             "identity": self.identity,
             "entries": self.entries,
+            "digest": _entries_digest(self.entries),
             "logged_characters": self.logged_characters,
         }
         if self.has_file_sizes:
@@ -202,8 +205,11 @@ def _check_contents(file: Path, contents: Mapping[str, Any]) -> None:
     wrong = [key for key in known if not matches_type(identity[key], IDENTITY_TYPES[key])]
     if wrong or not WANDB_ID.fullmatch(identity.get("id", "-")):
         raise corrupt_file_error(file, "its identity is invalid")
-    if not all(map(_is_entry, contents.get("entries", []))):
+    entries = contents.get("entries", [])
+    if not all(map(_is_entry, entries)):
         raise corrupt_file_error(file, "an entry has no step, or an invalid row")
+    if contents.get("digest") not in (None, _entries_digest(entries)):
+        raise corrupt_file_error(file, "its entries have been edited")
     if not all(map(RELATIVE_PATH.fullmatch, contents.get("file_sizes") or {})):
         raise corrupt_file_error(file, "file_sizes has an invalid name")
 
@@ -220,6 +226,10 @@ def _curve_point(row: Row) -> tuple[Any, ...]:
     """Return the key of a history row: its axis, its value on that axis, and its metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
+
+
+def _entries_digest(entries: list[dict[str, Any]]) -> str:
+    return _text_digest(json.dumps(entries, sort_keys=True))
 
 
 def _text_digest(text: str) -> str:

@@ -19,8 +19,10 @@ MAX_VALUES = 10_000_000
 
 Hashing more would take seconds.
 """
-MAX_PICKLE_BYTES = 100_000_000
-"""The maximum size of a checkpoint's pickle (without weights); enough for five million values."""
+MAX_PICKLE_BYTES = 10_000_000
+"""The maximum size of a checkpoint's pickle (without weights); enough for 30,000 tensors."""
+MAX_OPCODES = 2_000_000
+"""The maximum number of opcodes of a pickle, which are simulated in a few seconds."""
 ZIP_SIGNATURE = b"PK\x03\x04"
 MEMBER_NAME = re.compile(
     r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment"
@@ -69,13 +71,16 @@ def check_checkpoint(path: Path) -> None:
 
 
 def check_pickle(data: bytes) -> None:
-    """Raise ValueError if a pickle has over MAX_VALUES values, or a container that contains itself.
+    """Raise ValueError if a pickle has too many values, or a container that contains itself.
 
-    Simulates the unpickler's stack, with the sizes of the values instead of the values.
+    The limits are MAX_VALUES values and MAX_OPCODES opcodes. Simulates the unpickler's stack, with
+    the sizes of the values instead of the values.
     """
     stack: list[_Value | None] = []  # None is a mark
     memo: dict[Any, _Value] = {}
-    for opcode, argument, _ in pickletools.genops(data):
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if count >= MAX_OPCODES:
+            raise ValueError(f"its pickle has more than {MAX_OPCODES:,} opcodes")
         name = opcode.name
         if "PUT" in name or name == "MEMOIZE":
             memo[len(memo) if argument is None else argument] = _top(stack)

@@ -38,10 +38,12 @@ def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
     """
     with library_errors("the tokenizers library cannot read it"):
         tokenizer = HuggingFaceTokenizer.from_str(text)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()  # a file could set a length that exhausts memory
     check_growth(json.loads(tokenizer.to_str()))
     start = time.thread_time()
     with suppress(ConfigError), library_errors(""):  # not every tokenizer can encode this text
-        tokenizer.encode(PROBE)
+        tokenizer.encode(PROBE, add_special_tokens=False)
     if (seconds := time.thread_time() - start) > MAX_PROBE_SECONDS:
         raise ConfigError(
             f"it took {seconds:.1f} s to encode {len(PROBE)} characters; simplify its regular"
