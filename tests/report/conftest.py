@@ -161,7 +161,7 @@ def write_run(
     (path / "status.json").write_text(json.dumps(default_status | status))
     (path / "metrics.jsonl").write_text(
         '{"step": 1, "tokens": 4096, "loss": 7.6, "learning_rate": 0.002}\n'
-        '{"step": 366, "tokens": 1500000, "loss": 3.6, "learning_rate": 0.0002,'
+        f'{{"step": 366, "tokens": {tokens}, "loss": 3.6, "learning_rate": 0.0002,'
         ' "validation_loss": 3.61}\n'
     )
     (path / "run.log").write_text("trained\n")

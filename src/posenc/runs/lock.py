@@ -20,9 +20,6 @@ from posenc.runs.files import NotRegularFileError, open_regular
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of `flock` on file systems without locks, such as Lustre mounted without `flock`."""
-HOLDER = rb"(\d{1,10}) ([\w.-]{1,255})\n"
-"""The contents of a lock file: the id and the host name of the process that holds the lock."""
-MAX_HOLDER_BYTES = 300
 LOCK_TIMEOUT = 2.0
 """Seconds to wait for a run's lock, which other processes hold briefly to read the run's status."""
 
@@ -44,8 +41,8 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
                 break
             time.sleep(0.05)
         if acquired:
-            # Only a holder's description is overwritten, not another file through a hard link.
-            if not re.fullmatch(rb"|" + HOLDER, os.pread(descriptor, MAX_HOLDER_BYTES, 0)):
+            # Only the description of a holder is overwritten, not another file by a hard link.
+            if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?", os.pread(descriptor, 300, 0)):
                 raise RunError(f"{path} is not a lock file; delete it or move it elsewhere")
             with suppress(OSError):  # the disk is full
                 os.ftruncate(descriptor, 0)
@@ -81,8 +78,8 @@ def describe_holder(path: Path) -> str:
     """Return the holder of a lock: `another process (pid 12 on host)`, or a thread of this one."""
     contents = b""
     with suppress(FileNotFoundError), _open(path, os.O_RDONLY) as descriptor:
-        contents = os.pread(descriptor, MAX_HOLDER_BYTES, 0)
-    holder = re.fullmatch(HOLDER, contents)
+        contents = os.pread(descriptor, 300, 0)
+    holder = re.fullmatch(rb"(\d{1,10}) ([\w.-]{1,255})\n", contents)
     if not holder:  # it has only just acquired the lock, or the disk is full
         return "another process"
     pid, host = holder[1].decode(), holder[2].decode()
