@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from posenc.cli import main as posenc
+from posenc.config.errors import RunError
 from posenc.config.saved_yaml import dump_yaml
 from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
@@ -248,6 +249,17 @@ def test_settings_edited_in_a_saved_configuration_are_replaced_by_those_of_the_c
     for key in ("validation", "data"):
         assert run.config_dict()[key] == planned[key] != edited[key]
     assert run.config_dict(verify=True) == planned
+
+
+def test_a_job_that_was_killed_after_its_last_checkpoint_has_the_steps_of_its_log(
+    small_run: SmallRun,
+) -> None:
+    run = finish(small_run())
+    steps = run.status().step
+    run.status().replace(state="interrupted", step=1, tokens=1).write(run.status_file)
+    assert finish(run).status().step == steps == run.metrics()[-1]["step"]
+    with pytest.raises(RunError, match="step="):
+        run.check_logs(run.status().replace(step=steps + 1), run.metrics(), run.timing())
 
 
 @pytest.mark.slow

@@ -66,13 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_closed_descriptors() -> None:
     """Open /dev/null as stdin, stdout or stderr if it is closed, as for some daemons.
 
-    Otherwise, the next file that is opened would take its place.
+    Otherwise, the next file that is opened here or in a child process would take its place.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _report(command: str, message: str, exit_code: int) -> int:

@@ -1,6 +1,7 @@
 """`posenc tune`: find settings, such as the learning rate, with the lowest validation loss."""
 
 import csv
+import io
 import shlex
 from pathlib import Path
 
@@ -24,7 +25,7 @@ FIXED_COLUMNS = ("run", "job", "validation_loss")
 def run(arguments: Arguments) -> int:
     """Search, print the best trial of each job, and write all trials to `tuning.csv`.
 
-    The file keeps the trials of other searches with the same name.
+    The file keeps the other trials in it, such as those of other searches with the same name.
     """
     words = [word for word in arguments.overrides if override_key(word) != "trials"]
     if CFG in arguments.flags:
@@ -36,8 +37,8 @@ def run(arguments: Arguments) -> int:
     file = Path(sweep.folder) / "tuning.csv"
     records = [_record(search, trial) for search in searches for trial in search.trials]
     if records:
-        write_atomic(file, records_csv(_with_other_searches(file, records)))
         _print_best(searches)
+        write_atomic(file, records_csv(_with_other_searches(file, records)))
         console.print(f"all trials: {file}", highlight=False, soft_wrap=True)
     if not complete:
         console.print("interrupted; rerun the same command to resume the search")
@@ -63,15 +64,16 @@ def _with_other_searches(file: Path, records: list[dict[str, object]]) -> list[d
     """Return the rows of other runs in `file`, then `records`, all with the same keys."""
     runs = {record["run"] for record in records}
     try:
-        text = read_text(file, errors="replace")
-        saved = list(csv.DictReader(text.splitlines(), restkey="", restval=""))
+        text = io.StringIO(read_text(file, errors="replace"), newline="")
+        saved = list(csv.DictReader(text, restkey="", restval=""))
     except FileNotFoundError:
         saved = []
     except (OSError, ValueError, csv.Error) as error:
         raise corrupt_file_error(file, error) from None
     others = [row for row in saved if row.keys() >= {"run", "job"} and row["run"] not in runs]
-    tuned = {key: None for row in [*others, *records] for key in row if key not in FIXED_COLUMNS}
-    keys = ["run", "job", *tuned, "validation_loss"]
+    tuned = dict.fromkeys(key for row in [*others, *records] for key in row)
+    tuned_keys = [key for key in tuned if key not in ("", *FIXED_COLUMNS)]
+    keys = ["run", "job", *tuned_keys, "validation_loss"]
     return [{key: row.get(key) for key in keys} for row in [*others, *records]]
 
 

@@ -3,7 +3,7 @@
 import os
 import resource
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,22 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
         **thread_variables(threads),
         **no_bytecode,
     }
+
+
+@contextmanager
+def changed_environment(
+    variables: Mapping[str, str], removed: Sequence[str] = ()
+) -> Iterator[None]:
+    """Set and remove environment variables within the context."""
+    before = dict(os.environ)
+    for name in removed:
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def source_folder() -> Path:

@@ -42,7 +42,7 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
             time.sleep(0.05)
         if acquired:
             # Only the description of a holder is overwritten, not another file by a hard link.
-            if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?", os.pread(descriptor, 300, 0)):
+            if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?\0*", os.pread(descriptor, 300, 0)):
                 raise RunError(f"{path} is not a lock file; delete it or move it elsewhere")
             with suppress(OSError):  # the disk is full
                 os.ftruncate(descriptor, 0)

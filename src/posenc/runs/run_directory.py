@@ -151,13 +151,14 @@ class RunDirectory:
                     f"{file} is not the log of this run (it is outdated, edited or from a different"
                     f" run); restore it, or {remedy}"
                 )
-        progress = {"step": status.step, "tokens": status.tokens}
-        last = {key: row[key] for row in metrics[-1:] for key in progress}
-        if status.step and last and last != progress:
-            raise RunError(
-                f"{self.status_file} does not match {self.metrics_file.name}, which ends at {last}"
-                f" (not {progress}); restore it, or {retrain}"
-            )
+        # A job that is killed after its last checkpoint may leave earlier numbers in its status.
+        last_row = metrics[-1] if metrics else {}
+        for key, value in (("step", status.step), ("tokens", status.tokens)):
+            if value > last_row.get(key, value):
+                raise RunError(
+                    f"{self.status_file} has {key}={value}, but {self.metrics_file.name} ends at"
+                    f" {last_row[key]}; restore it, or {retrain}"
+                )
 
     def trained_steps(self, planned: int) -> int:
         """Return the last step of training: `planned`, or an earlier one if a callback ended it."""

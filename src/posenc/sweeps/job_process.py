@@ -31,6 +31,7 @@ from posenc.runs.environment import (
     LIGHTNING_RANK_VARIABLES,
     MALLOC_VARIABLES,
     SAFE_PATH,
+    changed_environment,
     job_environment,
 )
 from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE, open_for_append
@@ -221,17 +222,10 @@ def _ensure_fork_server() -> None:
     It imports nothing from the current folder, and has MALLOC_VARIABLES, but no rank. A signal to
     the launcher's process group must not kill the server, which reports the exit codes of jobs.
     """
-    old_environment = dict(os.environ)
-    os.environ.update({**MALLOC_VARIABLES, **SAFE_PATH})
-    for name in LIGHTNING_RANK_VARIABLES:
-        os.environ.pop(name, None)
-    try:
+    with changed_environment({**MALLOC_VARIABLES, **SAFE_PATH}, LIGHTNING_RANK_VARIABLES):
         resource_tracker.ensure_running()  # done first, because it changes the signal mask
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             forkserver.ensure_running()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-    finally:
-        os.environ.clear()
-        os.environ.update(old_environment)

@@ -1,6 +1,5 @@
 """Launchers that use submitit to run jobs on Slurm or, without a cluster, on this machine."""
 
-import os
 import subprocess
 import time
 from collections import deque
@@ -8,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from posenc.config.console import Console
 from posenc.config.errors import import_extra, plural
-from posenc.runs.environment import SAFE_PATH
+from posenc.runs.environment import SAFE_PATH, changed_environment
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
 from posenc.sweeps.progress import PlainDisplay, status_line
@@ -90,7 +88,7 @@ class SubmititLauncher(Launcher):
         )
         parameters = self._parameters(planned)
         executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
-        with patch.dict(os.environ, SAFE_PATH):  # the job's process inherits it
+        with changed_environment(SAFE_PATH):  # the job's process inherits it
             return executor.submit(Worker(planned, self.cpus_per_task, code))
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
@@ -109,7 +107,9 @@ def _new_jobs_folder(folder: Path) -> Path:
     """
     parent = folder / ".submitit"
     parent.mkdir(exist_ok=True)
-    return Path(mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
+    new = Path(mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
+    new.chmod(parent.stat().st_mode)  # others may read the logs of the jobs, as those of the runs
+    return new
 
 
 class LocalLauncher(SubmititLauncher):

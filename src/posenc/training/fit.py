@@ -40,6 +40,8 @@ def fit(session: Session, training_fraction: float) -> bool:
     checkpoint = broadcast_from_rank0(lambda: resumable_checkpoint(run))
     completed_steps = checkpoint.step if checkpoint else 0
     if completed_steps >= broadcast_from_rank0(lambda: run.trained_steps(steps.total)):
+        tokens = completed_steps * config.batch_tokens
+        session.progress.update(step=completed_steps, tokens=tokens)
         return True
     if checkpoint:
         # Checks the contents: for a corrupt checkpoint, Lightning would print a traceback.

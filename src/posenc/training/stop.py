@@ -46,10 +46,10 @@ class StopRequest:
 
         Raises Stopped immediately if a signal has arrived before.
         """
-        if self._signalled:
-            raise Stopped
         self._raises = True
         try:
+            if self._signalled:
+                raise Stopped
             yield
         finally:
             self._raises = False
