@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby, product
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -10,10 +10,8 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.attention import UnsupportedKernelError
-from posenc.attention.choice import layer_choices
 from posenc.config.errors import RunError
 from posenc.config.paths import experiment_arguments
-from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
@@ -22,8 +20,8 @@ from posenc.evaluation.requests import Request, measurement_requests
 from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
-from posenc.model.build import build_encoding, build_meta_model, build_model
-from posenc.model.device import attention_dtype, fixed_numerics
+from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
+from posenc.model.device import fixed_numerics
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
@@ -127,11 +125,9 @@ def supported_kernel(
     A kernel that was requested for training on a GPU may not run on a CPU. All kernels compute the
     same function.
     """
-    dtype = attention_dtype(config.precision)
-    lengths = {config.train_length, max(evaluation_lengths(config))}
     try:
-        for encoding, length in product(encodings, lengths):
-            layer_choices(config.kernel, encoding, device, dtype, length)
+        for encoding in encodings:
+            check_kernel(config, encoding, device)
     except UnsupportedKernelError as error:
         log.warning("using kernel=auto instead of %s: %s", config.kernel, error.reason)
         return "auto"

@@ -1,14 +1,12 @@
 """Validation of a job before training: its components, lengths, devices and data."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from posenc.attention.choice import layer_choices
 from posenc.check import verify_encoding
 from posenc.config.component_types import is_user_code
 from posenc.config.components import build, check
@@ -21,7 +19,7 @@ from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.model.build import build_encoding, build_meta_model, build_model
+from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
 from posenc.model.device import attention_dtype, check_accelerator, fixed_numerics, select_device
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
@@ -201,12 +199,8 @@ def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
 
 
 def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
-    if config.kernel == "auto":  # supports every length
-        return
-    device, dtype = select_device(config), attention_dtype(config.precision)
-    for length in (config.train_length, max(evaluation_lengths(config))):
-        choices = partial(layer_choices, config.kernel, encoding, device, dtype, length)
-        _as_config_error("kernel", choices)
+    device = select_device(config)
+    _as_config_error("kernel", lambda: check_kernel(config, encoding, device))
 
 
 def _validate_strategy(config: DictConfig, encoding: Encoding) -> None:

@@ -10,13 +10,14 @@ from omegaconf import DictConfig
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from posenc.attention.choice import kernel_function
+from posenc.attention.choice import kernel_function, layer_choices
 from posenc.config.component_types import import_target
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError
+from posenc.config.settings import evaluation_lengths
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
-from posenc.model.device import fixed_numerics
+from posenc.model.device import attention_dtype, fixed_numerics
 from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
 from posenc.runs.hardware import memory_bytes
 
@@ -32,6 +33,18 @@ ALLOCATING_FUNCTIONS = {
     torch.randn,
     torch.zeros,
 }
+
+
+def check_kernel(config: DictConfig, encoding: Encoding, device: torch.device) -> None:
+    """Check a kernel that is requested by name at L and at the longest evaluation length.
+
+    Raises UnsupportedKernelError if it does not support the encoding. `auto` always has a kernel.
+    """
+    if config.kernel == "auto":
+        return
+    dtype = attention_dtype(config.precision)
+    for length in (config.train_length, max(evaluation_lengths(config))):
+        layer_choices(config.kernel, encoding, device, dtype, length)
 
 
 def build_model(

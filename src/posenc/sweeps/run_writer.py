@@ -135,11 +135,14 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         ngram_order_changed = config.get("ngram_order") != job.config.ngram_order
-        for key in (*UPDATED_ON_RESUME, *(KEPT_ON_RESUME if _is_edited(run) else ())):
+        kept = tuple(key for key in KEPT_ON_RESUME if config.get(key) != job.config.get(key))
+        if kept and _is_edited(run):
+            config.update({key: job.config[key] for key in kept})
+            kept = ()
+        for key in UPDATED_ON_RESUME:
             config[key] = job.config[key]
         config.planned = {**job.values["planned"], "posenc_version": config.planned.posenc_version}
         values = OmegaConf.to_container(config)
-        kept = tuple(key for key in KEPT_ON_RESUME if config.get(key) != job.config.get(key))
     write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
     status = run.status()

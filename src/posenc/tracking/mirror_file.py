@@ -4,7 +4,6 @@ Also keeps W&B's offline files in one folder per run, `wandb/run-<name>`.
 """
 
 import hashlib
-import json
 import re
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
 from posenc.config.values import matches_type
+from posenc.data.corpus import json_digest
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_known_trial, remember
@@ -182,7 +182,7 @@ class MirrorFile:
         contents: dict[str, Any] = {
             "identity": self.identity,
             "entries": self.entries,
-            "digest": _entries_digest(self.entries),
+            "digest": json_digest(self.entries)[:16],
             "logged_characters": self.logged_characters,
         }
         if self.has_file_sizes:
@@ -208,7 +208,7 @@ def _check_contents(file: Path, contents: Mapping[str, Any]) -> None:
     entries = contents.get("entries", [])
     if not all(map(_is_entry, entries)):
         raise corrupt_file_error(file, "an entry has no step, or an invalid row")
-    if contents.get("digest") not in (None, _entries_digest(entries)):
+    if contents.get("digest") not in (None, json_digest(entries)[:16]):
         raise corrupt_file_error(file, "its entries have been edited")
     if not all(map(RELATIVE_PATH.fullmatch, contents.get("file_sizes") or {})):
         raise corrupt_file_error(file, "file_sizes has an invalid name")
@@ -226,10 +226,6 @@ def _curve_point(row: Row) -> tuple[Any, ...]:
     """Return the key of a history row: its axis, its value on that axis, and its metric names."""
     (axis,) = (name for name in EVALUATION_AXES if name in row)
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
-
-
-def _entries_digest(entries: list[dict[str, Any]]) -> str:
-    return _text_digest(json.dumps(entries, sort_keys=True))
 
 
 def _text_digest(text: str) -> str:
