@@ -13,6 +13,7 @@ from posenc.cli import main
 from posenc.cli.arguments import parse
 from posenc.cli.inspect import inspected_encodings
 from posenc.inspect.encoding.encoding_page import ideal_table, matrix_table, measure
+from posenc.report.page import GENERATOR
 
 SMALL = ["model.width=32", "model.heads=4", "train_length=16"]
 TABLES = Path(__file__).parents[2] / "docs" / "properties"
@@ -71,7 +72,7 @@ def test_several_encodings_are_compared_and_logged_and_replace_earlier_files(
     folder.mkdir(parents=True)
     (folder / "buckets.png").write_text("from another inspection")
     (folder / "my_notes.csv").write_text("of the user")
-    (folder / "index.html").write_text('<a href="buckets.png">buckets</a>')
+    (folder / "index.html").write_text(f'{GENERATOR}<a href="buckets.png">buckets</a>')
     code, printed, _ = inspect("encoding=nope,rope", *SMALL, "logger=wandb")
     assert code == 0 and "Properties by encoding" in printed
     assert not (folder / "buckets.png").exists() and (folder / "wavelengths.png").exists()

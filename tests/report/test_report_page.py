@@ -19,6 +19,7 @@ from rich.console import Console
 
 from consoles import printed
 from posenc.config.errors import ConfigError, RunError
+from posenc.report.page import Page, write_page
 from posenc.report.write_report import write_report
 
 FIGURES = (
@@ -307,6 +308,17 @@ def test_files_of_an_earlier_report_are_removed(folder: Path, console: Console) 
     plan.write_text(without_claims)
     write_report(folder, console)
     assert set(index.parent.iterdir()) == present - claims
+
+
+def test_files_that_a_page_of_another_program_links_to_are_kept(tmp_path: Path) -> None:
+    index, thesis = tmp_path / "index.html", tmp_path / "thesis.csv"
+    index.write_text('<a href="thesis.csv">measured by hand</a>')
+    thesis.write_text("of the user")
+    write_page(index, {}, Page("title", "question", []))
+    assert thesis.exists()
+    index.write_text(index.read_text() + '<a href="thesis.csv">a table</a>')
+    write_page(index, {}, Page("title", "question", []))
+    assert not thesis.exists()
 
 
 def test_text_of_a_configuration_is_escaped(
