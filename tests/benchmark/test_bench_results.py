@@ -44,7 +44,7 @@ def test_rates_and_utilization_come_from_the_median(rows: Rows) -> None:
     matrices = 2 * (4 * 32 * 32 + 2 * 32 * 64) + 50 * 32
     per_token = 2 * matrices + 2 * 2 * 32 * 16
     assert alibi["flops"] == 3 * 64 * per_token
-    assert alibi["product_flops_per_second"] == 2 * 2048**3
+    assert alibi["matmul_flops_per_second"] == 2 * 2048**3
     assert alibi["utilization"] == pytest.approx(3 * 64 * per_token / 5 / (2 * 2048**3))
 
 

@@ -36,15 +36,19 @@ def trained(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> list[RunDirectory]:
-    """The finished runs of the command in the section `request.param`."""
+    """The finished runs of the commands in the section `request.param`."""
     section = EXAMPLES[request.param]
     for path, text in FILE.findall(section):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (command,) = COMMAND.findall(section)
-    words = shlex.split(command)
+    commands = COMMAND.findall(section)
+    assert commands
+    return [run for command in commands for run in train(shlex.split(command), small_job)]
+
+
+def train(words: list[str], small_job: list[str]) -> list[RunDirectory]:
     has_own_data = any(word.startswith("data=") for word in words)
     text_keys = [word for word in small_job if has_own_data and word.startswith("data.")]
     overrides = [*(word for word in small_job if word not in text_keys), *words, *SHORT]

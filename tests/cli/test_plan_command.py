@@ -99,7 +99,7 @@ def test_the_choice_of_compile_is_shown_with_its_reason(
     assert "torch.compile: yes (float32 on a GPU)" in capsys.readouterr().out
     assert main(["plan", *small_job, "machine=h100", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert (run["compile"], run["compile_reason"]) == (False, "requested")
+    assert (run["compile"], run["compile_reason"]) == (False, "compile=false")
     assert main(["plan", *any_device, "machine=h100", "train_length=24,48"]) == 0
     assert "torch.compile: no (fewer than 1000 steps)" in capsys.readouterr().out
     assert main(["plan", *any_device, *long_on_h100, "batch_tokens=192,384"]) == 0

@@ -208,6 +208,19 @@ def test_a_swap_that_the_encoding_does_not_support_is_an_error_before_training(
     assert not (tmp_path / "outputs" / "scratch").exists()
 
 
+def test_a_subclass_of_drope_is_recognized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "from posenc.encodings.drope import Drope\n\nclass Mine(Drope):\n    pass\n"
+    (tmp_path / "my_drope.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    overrides = ["encoding=drope", "encoding._target_=my_drope.Mine", "modules=[my_drope]"]
+    config = compose("train", [*overrides, "evaluation.swaps=[pi]"])
+    normalize_swaps(config, None, [])
+    ((text, swap),) = evaluation_swaps(config).items()
+    assert swap is not None
+    with pytest.raises(ConfigError, match="Mine drops its spectrum"):
+        swapped_config(config, text, swap, 1024)
+
+
 def test_spectra_inside_wrappers_keep_their_own_base() -> None:
     config = compose("train", ["encoding=rnope_swa", "evaluation.swaps=['yarn factor=4']"])
     config.encoding.first.inner.spectrum.base = 500000

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -219,6 +220,17 @@ def test_every_format_states_the_premises_first(
         assert first < second
     finding = "1 of 2 premises not met (fails): “rope falls”. 2 claims: 2 with a premise"
     assert premise_report.printed.startswith(finding) and finding in page.text
+
+
+def test_with_too_few_seeds_the_finding_begins_with_results_instead_of_counts_of_claims(
+    fabricate: SimpleNamespace, tmp_path: Path
+) -> None:
+    folder = write_claims(tmp_path / "trial", fabricate, HOLDS, BOTH)
+    for run in folder.glob("*-s[23]-*"):
+        shutil.rmtree(run)
+    write_report(folder, Console(file=(printed := io.StringIO()), width=300))
+    first = printed.getvalue().splitlines()[0]
+    assert first.index("alibi") < first.index("Judging the 2 claims requires at least 3 seeds.")
 
 
 FORMATS = ("csv", "md", "tex")

@@ -12,7 +12,12 @@ import torch
 from fuzzing import time_limit
 from posenc.config.errors import RunError
 from posenc.training.checkpoint import Checkpoint
-from posenc.training.pickle_size import check_checkpoint, check_pickle
+from posenc.training.pickle_size import (
+    MAX_OPCODES,
+    OPCODES_PER_MEMBER,
+    check_checkpoint,
+    check_pickle,
+)
 
 
 def doubled(levels: int) -> Any:
@@ -77,6 +82,21 @@ def rewritten(path: Path, names: dict[str, str], compression: int) -> None:
 def test_a_pickle_with_millions_of_opcodes_is_refused_within_seconds() -> None:
     with pytest.raises(ValueError, match="opcodes"):
         check_pickle(b"N0" * 5_000_000 + b"N.")
+
+
+def test_a_checkpoint_of_a_model_with_a_thousand_layers_can_be_loaded(tmp_path: Path) -> None:
+    """A layer has about 12 parameters, each with 3 values of AdamW: 48 tensors."""
+    tensors = {f"model.blocks.0.attention.weight{n}": torch.zeros(1) for n in range(48_000)}
+    torch.save({"state_dict": tensors}, path := tmp_path / "a.ckpt")
+    check_checkpoint(path)
+
+
+@pytest.mark.parametrize("members", [0, 1000])
+def test_the_number_of_opcodes_may_grow_with_the_number_of_members(members: int) -> None:
+    limit = MAX_OPCODES + OPCODES_PER_MEMBER * members
+    check_pickle(b"N0" * (limit // 2 - 1) + b"N.", members)
+    with pytest.raises(ValueError, match="opcodes"):
+        check_pickle(b"N0" * (limit // 2) + b"N.", members)
 
 
 def test_a_pickle_before_the_zip_archive_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The attention kernels, and the choice that `kernel=auto` makes for an encoding on a device."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,25 +21,37 @@ from posenc.attention import (
 )
 from posenc.encodings.base import Encoding, layer_encodings
 
-AUTO_KERNELS = {
-    "cpu": {
-        "causal": "no bias and no window",
-        "key_bias": "a bias proportional to distance, in bfloat16",
-        "toeplitz": "a bias that depends only on distance, a window, or a sink",
-        "factored": "a low-rank bias",
-        "blocks": "any encoding",
-    },
-    "cuda": {
-        "causal": "no bias and no window",
-        "factored": "a low-rank bias",
-        "blocks": "any encoding",
-    },
-}
-"""Device -> kernels, in order of preference -> what each is used for.
 
-`auto` uses the first kernel that supports the encoding; `choose` and each kernel's
-`unsupported_reason` have the exact conditions. `flex` is used only on request, because it has not
-been run on a GPU.
+class AutoKernel(NamedTuple):
+    """A kernel that `kernel=auto` may use.
+
+    `used_for` describes the encodings that it is used for, in logs and tables. `slow_reason`
+    returns why another kernel is faster for an encoding that this one supports, or None.
+    """
+
+    name: str
+    used_for: str
+    slow_reason: Callable[[Encoding, torch.device, Tensor], str | None] | None = None
+
+
+CAUSAL = AutoKernel("causal", "no bias and no window")
+FACTORED = AutoKernel("factored", "a low-rank bias", factored.too_wide_reason)
+BLOCKS = AutoKernel("blocks", "any encoding")
+AUTO_KERNELS = {
+    "cpu": [
+        CAUSAL,
+        AutoKernel("key_bias", "a bias proportional to distance, in bfloat16"),
+        AutoKernel("toeplitz", "a bias that depends only on distance, a window, or a sink"),
+        FACTORED,
+        BLOCKS,
+    ],
+    "cuda": [CAUSAL, FACTORED, BLOCKS],
+}
+"""Device -> kernels in order of preference.
+
+`auto` uses the first one that supports the encoding, according to the `unsupported_reason` of the
+kernel, and has no `slow_reason`. `flex` is used only on request, because it has not been run on a
+GPU.
 """
 
 FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
@@ -82,12 +94,12 @@ def choose(
     """
     pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
-    for name, use_case in AUTO_KERNELS.get(device.type, AUTO_KERNELS["cuda"]).items():
+    for name, used_for, slow_reason in AUTO_KERNELS.get(device.type, AUTO_KERNELS["cuda"]):
         reason, bias = check_support(name, encoding, device, dtype, pos)
-        if reason is None and name == "factored":
-            reason = factored.too_wide_reason(encoding, device, pos)
+        if reason is None and slow_reason is not None:
+            reason = slow_reason(encoding, device, pos)
         if reason is None:
-            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else use_case, bias)
+            return KernelChoice(name, "; ".join(rejected) if name == "blocks" else used_for, bias)
         rejected.append(f"{name} not used: {reason}")
     raise AssertionError("blocks supports every encoding")
 

@@ -60,7 +60,7 @@ def result_rows(
                 "rounds": len(rounds),
                 "seconds": seconds,
                 "ratios": ratios,
-                "product_seconds": matmul_seconds,
+                "matmul_seconds": matmul_seconds,
             }
         )
     return rows
@@ -93,7 +93,7 @@ def _speed(variant: Variant, seconds: list[float], matmul_seconds: list[float]) 
         "milliseconds": 1e3 * median_seconds,
         "tokens_per_second": variant.config.batch_tokens / median_seconds,
         "flops": variant.flops,
-        "product_flops_per_second": matmul_flops_per_second,
+        "matmul_flops_per_second": matmul_flops_per_second,
         "utilization": variant.flops / median_seconds / matmul_flops_per_second,
     }
 

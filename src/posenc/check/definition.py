@@ -35,7 +35,7 @@ def builds(under_test: EncodingUnderTest) -> Result:
     encoding = under_test.configured_model.encoding
     parameters = plural(sum(p.numel() for p in encoding.parameters()), "parameter")
     layers = plural(under_test.config.model.layers, "layer")
-    return passed(f"{type(encoding).__name__}, {parameters} for {layers}")
+    return passed(f"{type(encoding).__name__}, {parameters} in a model of {layers}")
 
 
 def has_description(under_test: EncodingUnderTest) -> Result:

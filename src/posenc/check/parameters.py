@@ -175,7 +175,7 @@ def instances_are_independent(under_test: EncodingUnderTest) -> Result:
                 f"building an encoding with {settings} changes the logits of an existing one by"
                 f" {difference:.1e}"
             )
-    return passed(f"unchanged after building {plural(num_built, 'other instance')}")
+    return passed(f"unchanged after building {plural(num_built, 'other encoding')}")
 
 
 def numeric_parameters(node: DictConfig | ListConfig, path: str) -> Iterator[tuple[str, float]]:

@@ -259,7 +259,7 @@ def save_rows(
     others = [row for row in saved_rows if row_key(row) not in new_rows]
     largest = largest_rows([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
-    # Rows that scored fewer tokens than a saved row of the same measurement are skipped.
+    # The arrays of a row are not saved if a saved row of the same measurement scored more tokens.
     for row in [row for row in rows if row in largest]:
         if PROTOCOLS[row["protocol"]].save_positions:
             name = positions_name(row)

@@ -1,5 +1,6 @@
 """Swaps extend the context of a trained model by changing its encoding but not its weights."""
 
+from collections.abc import Mapping, Sequence
 from inspect import isclass
 from typing import Any
 
@@ -9,10 +10,10 @@ from posenc.config.component_types import import_target
 from posenc.config.errors import ConfigError
 from posenc.config.values import walk
 from posenc.encodings.base import Encoding
+from posenc.encodings.drope import Drope
 from posenc.model.build import build_encoding
 
 SCALABLE_SPECTRUM = "posenc.encodings.spectra.geometric"
-DROPE = "posenc.encodings.drope.Drope"
 
 
 def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int) -> DictConfig:
@@ -32,9 +33,10 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     swapped = config.copy()
     if _is_wrapper(swap, config):
         swapped.encoding = {**kwargs, "inner": {**config.encoding, "_partial_": True}}
-    elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}"):
+    elif not _replace_spectra(swapped.encoding, kwargs, f"evaluation/swap={name}", config.modules):
         reason = "has no spectrum to replace"
-        if any(item == DROPE for _, item in walk(OmegaConf.to_container(config.encoding))):
+        nodes = [node for _, node in walk([OmegaConf.to_container(config.encoding)])]
+        if any(_is_drope(node, config.modules) for node in nodes if isinstance(node, dict)):
             reason = "drops its spectrum at the end of training"
         raise ConfigError(
             f"evaluation/swap={name}: {_target_name(config.encoding)} {reason}; use it with a"
@@ -68,7 +70,9 @@ def _is_wrapper(swap: DictConfig, config: DictConfig) -> bool:
     return isclass(import_target(swap, "evaluation.swap", list(config.modules)))
 
 
-def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> bool:
+def _replace_spectra(
+    node: DictConfig, kwargs: dict[str, Any], name: str, modules: Sequence[str]
+) -> bool:
     """Replace every spectrum in `node` with `kwargs`.
 
     Returns whether there was one that is not dropped by DroPE.
@@ -80,8 +84,15 @@ def _replace_spectra(node: DictConfig, kwargs: dict[str, Any], name: str) -> boo
             node[key] = {"base": child.base, **kwargs, "_partial_": True}
             replaced = True
         elif OmegaConf.is_dict(child):
-            replaced = _replace_spectra(child, kwargs, name) or replaced
-    return replaced and node.get("_target_") != DROPE
+            replaced = _replace_spectra(child, kwargs, name, modules) or replaced
+    return replaced and not _is_drope(node, modules)
+
+
+def _is_drope(node: Mapping[str, Any] | DictConfig, modules: Sequence[str]) -> bool:
+    if "_target_" not in node:
+        return False
+    target = import_target(node, "encoding", list(modules))
+    return isclass(target) and issubclass(target, Drope)
 
 
 def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> None:

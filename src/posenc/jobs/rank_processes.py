@@ -1,8 +1,9 @@
 """The processes of a run on several devices of this machine, one per device.
 
 Each one runs the job with the environment variables that torchrun sets, so torchrun can start them
-instead. But torchrun does not detect that the launcher has died, and it forwards signals too late
-for a checkpoint to be saved. By default, the parent process therefore monitors the ranks itself.
+instead. But torchrun does not detect that posenc's launcher has died, and it forwards signals too
+late for the ranks to save a checkpoint. By default, the parent process therefore monitors the ranks
+itself.
 """
 
 import os

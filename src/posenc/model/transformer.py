@@ -16,7 +16,7 @@ from posenc.model.loss import token_losses
 
 
 class Head(Protocol):
-    """The output layer, which predicts the next token from hidden states [B, T, D].
+    """The output layer, which predicts the next token from hidden states [.., D].
 
     `weight` [.., D] is the matrix by which the hidden states of all tokens are multiplied.
     """
@@ -27,7 +27,7 @@ class Head(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """Return the logits [B, T, vocab_size]."""
+        """Return the logits [.., vocab_size]."""
         ...
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     """Return sentences on the encodings with the best mean at L and at the longest length.
 
     The longest length is the largest at which every encoding has a value or, failing that, the
-    largest at which any encoding has one. At a length where different tokens were scored, no
-    encoding counts as the best. `rows` are the `result_rows` of the curves.
+    largest at which any encoding has one. At a length where the numbers of scored tokens
+    differ, no encoding counts as the best. `rows` are the `result_rows` of the curves.
     """
     quantity = curves.quantity
     word = "lowest" if quantity.choose is min else "highest"

@@ -24,8 +24,8 @@ PERPLEXITY_CAPTION = (
     " encoding does not extrapolate; a flat or decreasing one may be due to fewer early tokens."
 )
 RELATIVE_CAPTION = (
-    "Perplexity at each length divided by the perplexity at the training length L, for each seed."
-    " Values below 1 are better than at L, values above 1 are worse."
+    "Perplexity at each length divided by the perplexity at the training length L, averaged over"
+    " seeds (geometric mean). Values below 1 are better than at L, values above 1 are worse."
 )
 PUBLISHED_CAPTION = (
     " Dashed lines with hollow markers are published curves of other models, often on other data"

@@ -15,6 +15,7 @@ from posenc.report.conclusions import (
     missing_runs,
     worse_than_trigram,
 )
+from posenc.report.confidence import MIN_SEEDS
 from posenc.report.curve_set import CurveSet, select_main_evaluation
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
@@ -134,14 +135,20 @@ def finding(
 
     `losses` are those of the main evaluation, `accuracies` those of all tasks. Premises that do
     not hold and encodings that are worse than a trigram model come before the claims. Encodings are
-    compared at the training length and at the longest evaluation length.
+    compared at the training length and at the longest evaluation length; they come before the
+    claims only if no claim has enough seeds.
     """
+    claims, best = verdicts.claims, [*_best_sentences(losses, accuracies)]
+    if claims and all(verdict.outcome == "too few seeds" for verdict in claims):
+        count = plural(len(claim_outcomes(claims)), "claim")
+        conclusions = [*best, f"Judging the {count} requires at least {MIN_SEEDS} seeds."]
+    else:
+        conclusions = [*_claim_sentences(claims), *best]
     sentences = [
         *_debug_sentences(experiment.runs),
         *_premise_sentences(verdicts.premises),
         *_trigram_sentences(losses),
-        *_claim_sentences(verdicts.claims),
-        *_best_sentences(losses, accuracies),
+        *conclusions,
     ]
     return " ".join(sentences)
 

@@ -26,8 +26,9 @@ BEST_WITHOUT_INTERVALS_NOTE = (
     " from it."
 )
 INCOMPARABLE_NOTE = (
-    "The values at {lengths} tokens were scored on different tokens and cannot be compared; none of"
-    " them is marked as the best. Evaluate all runs with the same evaluation.budget_tokens."
+    "The values at {lengths} tokens average over different numbers of scored tokens and cannot be"
+    " compared; none of them is marked as the best. Evaluate all runs with the same"
+    " evaluation.budget_tokens."
 )
 UNEQUAL_SEEDS_NOTE = "Not averaged over all seeds: {values}."
 SEEDS_NOTE = (

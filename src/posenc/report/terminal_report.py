@@ -29,8 +29,9 @@ BEST_SWAP_NOTE = (
     " lengths, use --full."
 )
 NOTE = (
-    "*: best in its column, or not statistically distinguishable from it. For intervals, reasons,"
-    " descriptions of labels, other tables and limitations, use --full or open the page below."
+    "*: best in its column, or not statistically distinguishable from it. For reasons, descriptions"
+    " of labels, other tables and limitations, use --full or open the page below, which also shows"
+    " intervals."
 )
 
 

@@ -1,4 +1,4 @@
-"""A run's W&B id and its W&B configuration, with flat keys to filter and group by."""
+"""A run's W&B id, its configuration with flat keys to filter and group by, and its git commit."""
 
 import hashlib
 import json
@@ -126,7 +126,7 @@ def token_order_digest(config: DictConfig) -> str:
     """Return a digest of the settings that determine the training tokens and their order.
 
     Runs with the same digest were trained on the same tokens in the same order, so their results
-    can be compared as pairs.
+    can be compared in pairs.
     """
     values = [config.planned.fingerprint, *(float(config[key]) for key in TOKEN_ORDER_KEYS)]
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
@@ -138,7 +138,7 @@ def git_state() -> dict[str, Any]:
     Returns an empty mapping if posenc does not run from a git checkout, or if the settings of the
     repository could make git run another program.
     """
-    folder = source_folder()  # a job's own package is in a folder that may be from someone else
+    folder = source_folder()  # a job imports a copy, whose folder others may own
     try:
         _require_safe_repository(folder)
         if not _git(folder, "ls-files"):  # a virtual environment in another repository
@@ -168,8 +168,8 @@ def git_diff() -> str:
 def _require_safe_repository(folder: Path) -> None:
     """Raise SubprocessError if a git repository, which may be from someone else, is not safe.
 
-    Its settings could make git run other programs, or make one of the user's folders its work tree,
-    whose contents would then be saved.
+    Its settings could make git run other programs, or set `core.worktree` to one of the user's
+    folders, whose contents would then be saved.
     """
     settings = _git(folder, "config", "--list", "--show-scope", "--name-only", "-z").split("\0")
     for scope, name in zip(settings[::2], settings[1::2], strict=False):

@@ -1,7 +1,7 @@
 """Checkpoints named by step and digest, so that a partial or corrupt file is never used.
 
 A run resumes from `step-<optimizer steps>-<digest>.ckpt`. `weights-<optimizer steps>-<digest>.ckpt`
-contains only the weights, for evaluating a model from before the end of its training.
+contains only the weights, for evaluating the model before the end of training.
 """
 
 import logging
@@ -127,7 +127,7 @@ class Checkpoint:
             )
 
     def load_error(self, error: Exception) -> RunError:
-        """Return the error for a file named like a checkpoint that this run cannot use."""
+        """Return the error for a file with a checkpoint's name that this run cannot use."""
         # The rest of torch.load's message suggests weights_only=False, which runs code in the file.
         reason = first_line(error).split(". ")[0]
         return RunError(
@@ -180,8 +180,8 @@ def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
     """Return the newest intact checkpoint with one row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
-    RunError if rows of its steps are missing, incomplete or out of order for every intact
-    checkpoint, or if the rows have changed since the checkpoint was saved.
+    RunError if every intact checkpoint covers steps whose rows are missing, incomplete or out of
+    order, or if its rows have changed since it was saved.
     """
     rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
     steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)

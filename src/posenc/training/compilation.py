@@ -37,11 +37,11 @@ def choose_compile(
     """
     missing_compiler = _missing_compiler if on_this_machine else lambda device: None
     if setting is False:
-        return CompileChoice(False, "requested")
+        return CompileChoice(False, "compile=false")
     if setting is True:
         if compiler := missing_compiler(device):
             raise ConfigError(f"compile=true requires {compiler}; install it or set compile=false")
-        return CompileChoice(True, "requested")
+        return CompileChoice(True, "compile=true")
     if device.type == "cpu" and precision != "bf16":
         return CompileChoice(False, f"saves little in {precision} on a CPU")
     if device.type == "cpu" and not has_bf16_instructions():

@@ -19,10 +19,13 @@ MAX_VALUES = 10_000_000
 
 Hashing more would take seconds.
 """
-MAX_PICKLE_BYTES = 10_000_000
-"""The maximum size of a checkpoint's pickle (without weights); enough for 30,000 tensors."""
-MAX_OPCODES = 2_000_000
-"""The maximum number of opcodes of a pickle, which are simulated in a few seconds."""
+MAX_PICKLE_BYTES, BYTES_PER_MEMBER = 10_000_000, 400
+"""A pickle in an archive of n members may have MAX_PICKLE_BYTES + n * BYTES_PER_MEMBER bytes.
+
+Each tensor is a member, and takes about 150 bytes and 32 opcodes of the pickle.
+"""
+MAX_OPCODES, OPCODES_PER_MEMBER = 2_000_000, 100
+"""The maximum number of opcodes, likewise; 2 million are simulated in a few seconds."""
 ZIP_SIGNATURE = b"PK\x03\x04"
 MEMBER_NAME = re.compile(
     r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment"
@@ -61,26 +64,29 @@ def check_checkpoint(path: Path) -> None:
                         f"{abbreviate(name)} in its zip archive is not from torch.save"
                     )
                 if name.endswith("/data.pkl"):
-                    if member.file_size > MAX_PICKLE_BYTES:
-                        raise ValueError(f"{name} has over {MAX_PICKLE_BYTES:,} bytes")
-                    check_pickle(archive.read(member))
+                    limit = MAX_PICKLE_BYTES + BYTES_PER_MEMBER * len(members)
+                    if member.file_size > limit:
+                        raise ValueError(f"{name} has over {limit:,} bytes")
+                    check_pickle(archive.read(member), len(members))
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
         raise ValueError("its zip central directory has an offset outside the file") from None
 
 
-def check_pickle(data: bytes) -> None:
+def check_pickle(data: bytes, members: int = 0) -> None:
     """Raise ValueError if a pickle has too many values, or a container that contains itself.
 
-    The limits are MAX_VALUES values and MAX_OPCODES opcodes. Simulates the unpickler's stack, with
-    the sizes of the values instead of the values.
+    The limits are MAX_VALUES values and MAX_OPCODES opcodes, plus OPCODES_PER_MEMBER for each of
+    the archive's `members`. Simulates the unpickler's stack, with the sizes of the values instead
+    of the values.
     """
+    max_opcodes = MAX_OPCODES + OPCODES_PER_MEMBER * members
     stack: list[_Value | None] = []  # None is a mark
     memo: dict[Any, _Value] = {}
     for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-        if count >= MAX_OPCODES:
-            raise ValueError(f"its pickle has more than {MAX_OPCODES:,} opcodes")
+        if count >= max_opcodes:
+            raise ValueError(f"its pickle has more than {max_opcodes:,} opcodes")
         name = opcode.name
         if "PUT" in name or name == "MEMOIZE":
             memo[len(memo) if argument is None else argument] = _top(stack)

@@ -1,6 +1,6 @@
 """Copy: a string, then the same string (Kazemnejad et al. 2023, arXiv:2305.19466, section 3).
 
-0 3 1 = | 0 3 1
+0 3 1 = | 0 3 1 (the answer follows `|`, which is not a token)
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 Deletang et al. 2022 (arXiv:2207.02098, table 1: a deterministic context-free task), where the
 alphabet has two letters.
 
-    0 1 1 = | 1 1 0
+    0 1 1 = | 1 1 0 (the answer follows `|`, which is not a token)
 """
 
 from dataclasses import dataclass
