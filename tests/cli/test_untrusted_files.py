@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 
 from posenc.api.saved_run import run_config
 from posenc.cli import main
+from posenc.config.component_types import import_target
 from posenc.config.components import check
 from posenc.config.errors import ConfigError, RunError
 from posenc.evaluation import evaluate
@@ -408,6 +409,26 @@ def test_training_imports_nothing_from_the_current_folder(
     result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert not (folder / "code was run").exists()
+
+
+def test_a_trusted_module_elsewhere_does_not_make_the_current_folder_importable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed, downloaded = tmp_path / "installed", tmp_path / "downloaded"
+    installed.mkdir()
+    downloaded.mkdir()
+    code = "from posenc.encodings.base import Encoding\n\nclass Mine(Encoding):\n    pass\n"
+    (installed / "installed_mine.py").write_text(code)
+    for name in ("tabulate", "torchdistx", "gmpy2"):  # optional packages of libraries
+        (downloaded / f"{name}.py").write_text("open('code was run', 'w')\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(installed)])
+    monkeypatch.chdir(downloaded)
+    node = {"_target_": "installed_mine.Mine"}
+    assert import_target(node, "encoding", ["installed_mine"]).__name__ == "Mine"
+    assert str(downloaded) not in sys.path
+    (downloaded / "mine_here.py").write_text(code)
+    import_target({"_target_": "mine_here.Mine"}, "encoding", ["mine_here"])
+    assert str(downloaded) in sys.path
 
 
 def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:

@@ -30,6 +30,31 @@ def slope():
 
 TABLE = torch.tensor([1.0, 2.0])
 CACHE = {}
+STEPS = []
+for step in range(2):
+    STEPS.append(step + 30)
+FORMULAS = {}
+
+def register(name):
+    def add(function):
+        FORMULAS[name] = function
+        return function
+    return add
+
+@register("linear")
+def linear(x):
+    return 31 * x
+
+class Registry(dict):
+    def register(self, function):
+        self[function.__name__] = function
+        return function
+
+POWERS = Registry()
+
+@POWERS.register
+def cube(x):
+    return x ** 33
 first = lambda x: x + 1
 second = lambda x: x + 20
 
@@ -69,6 +94,7 @@ class Mine(Base):
         CACHE[len(CACHE)] = TABLE
         x = slope() * double(x) * scales.FACTOR * rates.RATE
         x = cached(by_four(second(first(x)))) + closure(x) + REGISTRY["square"](x)
+        x = FORMULAS["linear"](x) + POWERS["cube"](x) + STEPS[1]
         return x + SETTINGS.offset + TABLE.sum() + WEIGHTS.sum() + SHIFTS.sum() + own_local.one(x)
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
@@ -112,7 +138,8 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
 
 def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
     names = "Mine Base slope SLOPE NAMES TABLE CACHE first second cached multiply by_four REGISTRY"
-    names += " make closure Settings SETTINGS WEIGHTS"
+    names += " make closure Settings SETTINGS WEIGHTS STEPS FORMULAS linear Registry POWERS cube"
+    names += " register step"
     own = {f"own_mine.{name}" for name in names.split()}
     helpers = {"own_helpers.double", "own_namespace.rates.RATE", "own_local.one"}
     helpers |= {f"own_helpers.scales.{name}" for name in ("FACTOR", "WEIGHTS", "SHIFTS")}
@@ -143,6 +170,10 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ("ones(9)", "ones(8)"),
         ("ones(10)", "ones(12)"),
         ("x + 11", "x + 12"),
+        ("step + 30", "step + 32"),
+        ("range(2)", "range(3)"),
+        ("31 * x", "32 * x"),
+        ("x ** 33", "x ** 34"),
     ],
 )
 def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(

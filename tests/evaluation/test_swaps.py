@@ -163,6 +163,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=none,log_n", "evaluation.swap.factor=2"], "none of none, log_n has"),
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
+        (["evaluation/swap=log_n", "~evaluation.swap.rule"], "cannot be deleted"),
     ],
 )
 def test_an_invalid_swap_gives_one_error_message(

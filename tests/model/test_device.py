@@ -1,5 +1,6 @@
 """The settings of torch with which posenc computes: subnormal numbers, dtype, device, precision."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,24 @@ def test_subnormal_numbers_are_rounded_to_zero_in_all_threads() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     ).stdout
     assert output == "True True\nTrue\n"
+
+
+PRODUCT = """
+import torch
+from posenc.model.device import fixed_numerics
+
+a = torch.full((256, 256), 1.001)
+with fixed_numerics():
+    print(abs((a @ a)[0, 0].item() - 256 * 1.001**2) < 0.01)
+"""
+
+
+def test_an_environment_variable_does_not_lower_the_precision_of_products() -> None:
+    environment = {**os.environ, "ONEDNN_DEFAULT_FPMATH_MODE": "BF16"}
+    output = subprocess.run(
+        [sys.executable, "-c", PRODUCT], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert output == "True\n"
 
 
 @pytest.fixture

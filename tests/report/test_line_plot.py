@@ -90,6 +90,10 @@ def test_the_same_chart_gives_the_same_files() -> None:
         assert text in svg
 
 
+def test_a_label_may_look_like_a_reference_to_an_element() -> None:
+    assert "url(#x)" in line_figure("s", chart(line("url(#x)", {64: [1.0], 128: [2.0]}))).svg
+
+
 def test_labels_are_escaped() -> None:
     svg = line_figure("s", chart(line("<b>&", {64: [1.0], 128: [2.0]}))).svg
     assert "<b>" not in svg and "&lt;b&gt;&amp;" in svg

@@ -52,6 +52,18 @@ def test_a_subgroup_is_named_instead_of_its_parameters(fabricate: SimpleNamespac
     assert run_labels(configs) == ["rope spectrum=geometric", "rope spectrum=yarn"]
 
 
+def test_runs_with_another_class_have_another_label_even_with_another_seed(
+    fabricate: SimpleNamespace,
+) -> None:
+    other = "posenc.encodings.stick_breaking.StickBreaking"
+    configs = [
+        fabricate.config("nope", 64, 1),
+        fabricate.config("nope", 64, 2, encoding={"_target_": other}),
+    ]
+    first, second = run_labels(configs)
+    assert first != second and second == f"nope _target_={other}"
+
+
 def test_options_of_subgroups_in_labels_are_described() -> None:
     labels = ["rope spectrum=geometric_d1", "sinusoidal encoding.spectrum=geometric_d1 base=100"]
     description = options("encoding/spectrum")["geometric_d1"]

@@ -57,3 +57,8 @@ def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
     assert is_known_target("bias_package.bias.Bias")
     monkeypatch.chdir(other.parent)
     assert not is_known_target("bias_package.bias.Bias")
+    link = tmp_path / "third" / "bias_package"
+    link.parent.mkdir()
+    link.symlink_to(mine)  # other modules next to it could be imported
+    monkeypatch.chdir(link.parent)
+    assert not is_known_target("bias_package.bias.Bias")

@@ -119,10 +119,16 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
     """Return the option and the parameters that differ from its defaults.
 
     For a custom option, whose defaults can change, the name includes all parameters, with a hash
-    in place of each list or mapping.
+    in place of each list or mapping. Raises ConfigError if a parameter was deleted, which the name
+    would not show.
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
+    if deleted := sorted(defaults.keys() - values.keys()):
+        raise ConfigError(
+            f"~{SWAP_PREFIX}{deleted[0]}: the parameters of a swap cannot be deleted; set"
+            f" {SWAP_PREFIX}{deleted[0]} to a value instead"
+        )
     named = {key for key, value in values.items() if value != defaults.get(key)}
     if _is_custom(option):
         named |= {key for key in values if not key.startswith("_")}

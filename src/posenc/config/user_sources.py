@@ -9,12 +9,12 @@ import sysconfig
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import _lru_cache_wrapper, lru_cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import Any
 
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 @lru_cache
@@ -23,29 +23,39 @@ def source_hashes(target: Any) -> Mapping[str, str]:
 
     The globals are those of the user's modules, including those used indirectly. A function or
     class, such as a base class, is represented by its source code; numbers, strings and tuples of
-    them by their values; other objects, such as tensors, by the statements that assign them.
-    Raises OSError or TypeError if the source code of `target` cannot be read.
+    them by their values; other objects, such as tensors, by the module's statements that assign or
+    use them, and a dict, list or set also by the functions and classes in it. Raises OSError or
+    TypeError if the source code of `target` cannot be read.
     """
     source = inspect.getsource(target)
     package = target.__module__.partition(".")[0]
     texts = {f"{target.__module__}.{target.__qualname__}": source}
-    pending = [(target.__module__, source)]
+    pending = [*_references(target.__module__, source)]
     while pending:
-        for module, name, value in _references(*pending.pop()):
-            module, name = _definition(value) or (module, name)
-            path = f"{module}.{name}"
-            if path in texts or _is_library(path, package):
-                continue
-            constant = _constant_text(value)
-            is_mutable = isinstance(value, dict | list | set)  # such as a cache
-            if constant is not None and not is_mutable:
-                texts[path] = constant
-            elif (text := _source(value, module, name)) is not None:
-                texts[path] = text
-                pending.append((module, text))
-            elif constant is not None:
-                texts[path] = constant
-    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
+        module, name, value = pending.pop()
+        module, name = _definition(value) or (module, name)
+        path = f"{module}.{name}"
+        if path in texts or _is_library(path, package):
+            continue
+        constant = _constant_text(value)
+        is_mutable = isinstance(value, dict | list | set)  # such as a cache or a registry
+        if constant is not None and not is_mutable:
+            texts[path] = constant
+        elif (text := _source(value, module, name)) is not None:
+            texts[path] = text
+            pending += _references(module, text)
+            pending += _contained_definitions(value)
+        elif constant is not None:
+            texts[path] = constant
+    return {path: hashlib.sha256(texts[path].encode()).hexdigest() for path in sorted(texts)}
+
+
+def _contained_definitions(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the module, name and value of each class and function in a dict, list or set."""
+    items = value.values() if isinstance(value, dict) else value
+    for item in items if isinstance(value, dict | list | set) else ():
+        if definition := _definition(item):
+            yield *definition, item
 
 
 def _references(module: str, source: str) -> Iterator[tuple[str, str, Any]]:
@@ -132,33 +142,43 @@ def _is_library(path: str, package: str) -> bool:
 
 
 def _source(value: Any, module: str, name: str) -> str | None:
-    """Return the definition of a class or function, or else the statements that assign a global."""
+    """Return the definition of a class or function, or the statements that set a global."""
     definition = _definition(value)
     try:
         if definition is None:
-            return _assignments(module, name)
+            return _statements(module, name)
         return inspect.getsource(_without_cache(value))
     except (OSError, TypeError, SyntaxError):
         return None if definition is None else ".".join(definition)
 
 
-def _assignments(module: str, name: str) -> str | None:
-    """Return the statements of a module that assign or import a global name, or None."""
+def _statements(module: str, name: str) -> str | None:
+    """Return a module's statements that may set or change the value of a global name, or None.
+
+    They are those that assign or import it and those outside functions that mention it, such as
+    `TABLE.append(1)`, with the loop that they are in, and functions with a decorator of that name.
+    """
     source = inspect.getsource(sys.modules[module])
-    pending, segments = list[ast.AST](ast.parse(source).body), []
+    pending, segments = ast.parse(source).body, []
     while pending:
         node = pending.pop(0)
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.ImportFrom):
-            names = {n.id for n in ast.walk(node) if _is_assigned(n)}
-            names |= {alias.asname or alias.name for alias in getattr(node, "names", [])}
-            segments += [ast.get_source_segment(source, node) or ""] if name in names else []
-        elif not isinstance(node, _SCOPES):
-            pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            bodies = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
+            handlers = [handler.body for handler in getattr(node, "handlers", [])]
+            pending = [*chain(*bodies, *handlers), *pending]
+        elif name in _mentioned_names(node):
+            segment = ast.get_source_segment(source, node, padded=True) or ""
+            segments.append(textwrap.dedent(segment))
     return "\n".join(segments) or None
 
 
-def _is_assigned(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+def _mentioned_names(statement: ast.stmt) -> set[str]:
+    """Return the names in a statement; of a class or function, only those in its decorators."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in statement.names}
+    is_scope = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    parts = statement.decorator_list if is_scope else [statement]
+    return {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
 
 
 def _constant_text(value: Any) -> str | None:

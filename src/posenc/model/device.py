@@ -1,5 +1,6 @@
 """The device and the data types that a configuration selects, and torch's numerical settings."""
 
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
+from posenc.runs.environment import PRECISION_VARIABLES
 
 LIGHTNING_PRECISION = {"float32": "32-true", "bf16": "bf16-mixed"}
 """`precision` -> the name of that precision in Lightning."""
@@ -45,10 +47,11 @@ def fixed_numerics() -> Iterator[None]:
     """Within this context, torch has the settings with which posenc trains and evaluates.
 
     These are its defaults for the dtype, the device and the precision of float32 matrix products,
-    which a user's process may have changed. This thread and those that it starts also flush
-    subnormal numbers to zero: Intel CPUs are many times slower with them, and attention weights of
-    distant keys with ALiBi are often subnormal.
+    which a user's process or environment may have changed. This thread and those that it starts
+    also flush subnormal numbers to zero: Intel CPUs are many times slower with them, and attention
+    weights of distant keys with ALiBi are often subnormal.
     """
+    variables = {k: os.environ.pop(k) for k in PRECISION_VARIABLES if k in os.environ}
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     precision, flushes_denormals = torch.get_float32_matmul_precision(), _flushes_denormals()
     torch.set_default_dtype(torch.float32)
@@ -63,6 +66,7 @@ def fixed_numerics() -> Iterator[None]:
             torch.set_default_device(device)
         torch.set_float32_matmul_precision(precision)
         torch.set_flush_denormal(flushes_denormals)
+        os.environ.update(variables)
 
 
 def _flushes_denormals() -> bool:

@@ -94,14 +94,17 @@ def natural_key(label: str) -> list[tuple[int, float, str]]:
     return [(1, float(p), "") if i % 2 else (0, 0.0, p) for i, p in enumerate(parts)]
 
 
-def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with their dotted paths, except for CONSTRUCTOR_KEYS."""
+def flatten(
+    node: Any, prefix: str = "", *, without: Sequence[str] = CONSTRUCTOR_KEYS
+) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested mappings with their dotted paths, except for keys in `without`."""
     if not isinstance(node, dict):
         yield prefix, node
         return
     for key, child in node.items():
-        if key not in CONSTRUCTOR_KEYS:
-            yield from flatten(child, f"{prefix}.{key}" if prefix else str(key))
+        if key not in without:
+            path = f"{prefix}.{key}" if prefix else str(key)
+            yield from flatten(child, path, without=without)
 
 
 def format_setting(value: Any) -> str:
@@ -142,7 +145,7 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
         for path, option in chosen[1:]:
             yield path.replace("/", "."), option, (chosen[0],)
         if group != "data":
-            for path, value in flatten(config.get(group) or {}, group):
+            for path, value in flatten(config.get(group) or {}, group, without=["_partial_"]):
                 yield path, value, tuple(chosen)
     callbacks = config.get("callbacks") or {}
     yield "callbacks", list(callbacks) or None, ()

@@ -159,9 +159,10 @@ class Figure:
         # Truncate coordinates to hundredths of a pixel; finer differences are invisible.
         coordinates = r' (d|transform)="[^"]*"'
         svg = re.sub(coordinates, lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
-        ids = list(dict.fromkeys(re.findall(r'id="([^"]+)"', svg)))
+        ids = list(dict.fromkeys(re.findall(r'<[^>]* id="([^"]+)"', svg)))
         new_ids = {old: f"{self.file_stem}-{i}" for i, old in enumerate(ids)}
-        return re.sub(r'(id="|url\(#)([^")]+)', lambda m: m[1] + new_ids[m[2]], svg)
+        # Labels may also contain `url(#`.
+        return re.sub(r'( id="|="url\(#)([^")]+)', lambda m: m[1] + new_ids.get(m[2], m[2]), svg)
 
     @property
     def data_url(self) -> str:

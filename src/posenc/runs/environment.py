@@ -25,7 +25,10 @@ PRECISION_VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-"""Environment variables that lower the precision of float32 matrix products."""
+"""Environment variables that lower the precision of float32 matrix products.
+
+Libraries read them when they compute their first product.
+"""
 SOURCE_VARIABLE = "POSENC_SOURCE"
 """The variable that holds the folder of the original package, in case a job imports a copy."""
 TORCHRUN_VARIABLES = (

@@ -85,12 +85,14 @@ def _trial_entry(wandb_id: str) -> str:
 def _entry(target: str) -> str | None:
     """Return the file of the top-level module or package and the target, without importing it.
 
-    Symbolic links are resolved in the path of the file's folder, but not in the file's name: a link
-    to the file in someone else's folder could have other modules next to it.
+    Symbolic links are resolved in the path of the folder that contains the module or package, but
+    not in its name: a link to it in someone else's folder could have other modules next to it.
     """
     with suppress(ImportError, ValueError):
         spec = find_module(target.split(".")[0])
         if spec is not None and spec.origin is not None:
-            folder, name = os.path.split(spec.origin)
-            return f"{os.path.realpath(folder)}/{name}:{target}"
+            is_package = spec.submodule_search_locations is not None
+            path = Path(os.path.abspath(spec.origin))
+            folder = path.parents[1] if is_package else path.parent
+            return f"{os.path.realpath(folder)}/{path.relative_to(folder)}:{target}"
     return None
