@@ -5,6 +5,7 @@ with the same messages that the commands print. All names are imported lazily.
 """
 
 import importlib
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from posenc.config.errors import ConfigError, PosencError, RunError
 
 __version__ = "0.2.0"
+IMPORT_TIME = time.time()
+"""When this process imported posenc, in seconds since the epoch."""
 __all__ = ["ConfigError", "LoadedRun", "PosencError", "RunError", "load", "results", "train"]
 
 _MODULES = {

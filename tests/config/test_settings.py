@@ -41,6 +41,8 @@ def test_the_defaults_are_valid() -> None:
         ("evaluation.factors=[1,true]", "evaluation.factors=[1, True] must be a list of numbers"),
         ("gradient_clip=none", "gradient_clip='none' must be a number or null"),
         ("outputs_dir=", "outputs_dir must not be empty"),
+        ("outputs_dir='~/runs'", "write the full path"),
+        ("cache_dir='~/runs'", "write the full path"),
         ("cache_dir=' '", "cache_dir must not be empty"),
         ("about={title: [1]}", "about={'title': [1]} must be a mapping of names to strings"),
         ("about={limits: x}", "about has the unknown key 'limits'; available: title, question"),

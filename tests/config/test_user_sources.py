@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from posenc.config import user_sources
 from posenc.config.user_sources import source_hashes
 
 MINE = """
@@ -16,7 +17,7 @@ import math
 import own_helpers.scales as scales
 import own_namespace.rates as rates
 import torch
-from functools import lru_cache, partial
+from functools import lru_cache, partial, singledispatch
 from own_helpers import double
 from own_helpers.scales import WEIGHTS
 from torch import nn
@@ -51,6 +52,35 @@ class Registry(dict):
         return function
 
 POWERS = Registry()
+
+def doubled(function):
+    def wrapper(x):
+        return 2 * function(x)
+    return wrapper
+
+@doubled
+def decorated(x):
+    return 35 * x
+
+@singledispatch
+def dispatched(x):
+    return x
+
+@dispatched.register
+def _(x: int):
+    return 37 * x
+
+@dispatched.register
+def _(x: float):
+    return 38 * x
+
+SECOND = True
+if not SECOND:
+    class Chosen:
+        value = 40
+else:
+    class Chosen:
+        value = 41
 
 @POWERS.register
 def cube(x):
@@ -95,6 +125,7 @@ class Mine(Base):
         x = slope() * double(x) * scales.FACTOR * rates.RATE
         x = cached(by_four(second(first(x)))) + closure(x) + REGISTRY["square"](x)
         x = FORMULAS["linear"](x) + POWERS["cube"](x) + STEPS[1]
+        x = decorated(x) + dispatched(x) + Chosen.value
         return x + SETTINGS.offset + TABLE.sum() + WEIGHTS.sum() + SHIFTS.sum() + own_local.one(x)
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
@@ -139,7 +170,7 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
 def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
     names = "Mine Base slope SLOPE NAMES TABLE CACHE first second cached multiply by_four REGISTRY"
     names += " make closure Settings SETTINGS WEIGHTS STEPS FORMULAS linear Registry POWERS cube"
-    names += " register step"
+    names += " register step doubled decorated dispatched _ Chosen SECOND"
     own = {f"own_mine.{name}" for name in names.split()}
     helpers = {"own_helpers.double", "own_namespace.rates.RATE", "own_local.one"}
     helpers |= {f"own_helpers.scales.{name}" for name in ("FACTOR", "WEIGHTS", "SHIFTS")}
@@ -174,6 +205,12 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ("range(2)", "range(3)"),
         ("31 * x", "32 * x"),
         ("x ** 33", "x ** 34"),
+        ("2 * function(x)", "3 * function(x)"),
+        ("35 * x", "36 * x"),
+        ("37 * x", "39 * x"),
+        ("38 * x", "39 * x"),
+        ("value = 41", "value = 42"),
+        ("SECOND = True", "SECOND = False"),
     ],
 )
 def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(
@@ -186,7 +223,7 @@ def test_calls_do_not_change_the_hashes(hashes: Hashes) -> None:
     before = hashes()
     definition = sys.modules["own_mine"].Mine
     definition().bias(torch.ones(2))
-    source_hashes.cache_clear()
+    user_sources._hashes.cache_clear()
     assert source_hashes(definition) == before
 
 

@@ -146,6 +146,17 @@ def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     assert "data.column" in error and "'body'" in error and "(available: text)" in error
 
 
+def test_a_dataset_cannot_name_files_outside_its_repository(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"text": ["private"]}), secret)
+    _cache(tmp_path, train=["a\n"], validation=["a\n"])
+    readme = next(tmp_path.rglob("README.md"))
+    for path in (str(secret), "../../../../secret.parquet"):
+        readme.write_text(CARD.replace("wikitext-103-v1/train-*", path))
+        error = _prepare(tmp_path)["error"]
+        assert "README.md" in error and "secret.parquet" in error
+
+
 def test_a_dataset_without_configurations_is_read_from_its_folder(tmp_path: Path) -> None:
     """A train split in a folder `data`, as in openwebtext, is split by document."""
     texts = [f"document {i}" for i in range(400)]

@@ -164,6 +164,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
         (["evaluation/swap=log_n", "~evaluation.swap.rule"], "cannot be deleted"),
+        (["evaluation.swaps={yarn: null}"], "must be a list"),
     ],
 )
 def test_an_invalid_swap_gives_one_error_message(
@@ -217,7 +218,7 @@ def test_a_subclass_of_drope_is_recognized(tmp_path: Path, monkeypatch: pytest.M
     config = compose("train", [*overrides, "evaluation.swaps=[pi]"])
     normalize_swaps(config, None, [])
     ((text, swap),) = evaluation_swaps(config).items()
-    assert swap is not None
+    assert text is not None and swap is not None
     with pytest.raises(ConfigError, match="Mine drops its spectrum"):
         swapped_config(config, text, swap, 1024)
 

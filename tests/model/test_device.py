@@ -51,6 +51,24 @@ def test_an_environment_variable_does_not_lower_the_precision_of_products() -> N
     assert output == "True\n"
 
 
+BACKEND = """
+import torch
+from posenc.model.device import fixed_numerics
+
+torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+with fixed_numerics():
+    print(torch.backends.mkldnn.matmul.fp32_precision)
+print(torch.backends.mkldnn.matmul.fp32_precision)
+"""
+
+
+def test_the_precision_of_a_single_backend_is_replaced_and_restored() -> None:
+    output = subprocess.run(
+        [sys.executable, "-c", BACKEND], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.split() == ["ieee", "bf16"]
+
+
 @pytest.fixture
 def own_settings() -> Iterator[None]:
     torch.set_default_dtype(torch.bfloat16)

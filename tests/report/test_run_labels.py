@@ -64,6 +64,21 @@ def test_runs_with_another_class_have_another_label_even_with_another_seed(
     assert first != second and second == f"nope _target_={other}"
 
 
+def test_a_setting_that_only_one_run_has_is_part_of_its_label(fabricate: SimpleNamespace) -> None:
+    configs = [fabricate.config("rope", 64, seed) for seed in (1, 2)]
+    configs[1]["optimizer"] = {**configs[1]["optimizer"], "momentum": 0.9}
+    assert run_labels(configs) == ["rope", "rope momentum=0.9"]
+
+
+def test_runs_that_differ_in_a_setting_without_a_label_are_not_averaged(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config("rope", 64, seed) for seed in (1, 2)]
+    configs[1]["model"] = {**configs[1]["model"], "_partial_": True}
+    hashes = [config["planned"]["hash"] for config in configs]
+    assert run_labels(configs) == [f"rope #{hash_}" for hash_ in hashes]
+
+
 def test_options_of_subgroups_in_labels_are_described() -> None:
     labels = ["rope spectrum=geometric_d1", "sinusoidal encoding.spectrum=geometric_d1 base=100"]
     description = options("encoding/spectrum")["geometric_d1"]

@@ -163,7 +163,7 @@ def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
     assert cells["pi", 128].point.seeds == (1,)  # the other seed was evaluated with another budget
     assert [key for key, value in cells.items() if value.best] == [("yarn", 64)]
     assert any(
-        "at 128 tokens were scored on different tokens" in n for n in value_notes(PERPLEXITY, rows)
+        "at 128 tokens average over different numbers" in n for n in value_notes(PERPLEXITY, rows)
     )
     seeds = dict(results.setup)["Seeds"]
     assert seeds.startswith("1, 2; excluded") and seeds.endswith(": seed 2 of rope")

@@ -211,3 +211,14 @@ def test_an_unfinished_copy_of_a_run_is_not_listed(small_job: list[str]) -> None
     (run,) = planned([small_job])
     shutil.copytree(run.path, run.path.with_name(".copy-abc"))
     assert [other.path for other in list_runs(run.path.parent)] == [run.path]
+
+
+def test_a_finished_run_without_a_checkpoint_is_not_trained_again(small_job: list[str]) -> None:
+    """Its missing evaluation rows could only be computed with its weights."""
+    (run,) = planned([small_job])
+    run.status().replace(state="finished").write(run.status_file)
+    log = run.path / "metrics.jsonl"
+    log.write_text("{}\n")
+    with pytest.raises(RunError, match="no checkpoint"):
+        planned([small_job])
+    assert run.status().state == "finished" and log.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posenc.runs.environment import SOURCE_VARIABLE, job_environment, source_folder
-from posenc.tracking.wandb_config import git_diff, git_state
+from posenc.tracking.git_state import git_diff, git_state
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -117,6 +117,35 @@ def test_a_repository_with_its_worktree_elsewhere_is_not_read(
     assert git_state() == {} and git_diff() == ""
     git(repository.parent, "init", "-q")  # another repository of the user
     assert git_state() == {} and git_diff() == ""
+
+
+@pytest.mark.parametrize("form", ["file", "link", "commondir"])
+def test_a_folder_that_names_the_git_directory_of_another_repository_is_not_read(
+    form: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    downloaded, target = repository.parent / "downloaded", repository / ".git"
+    downloaded.mkdir()
+    if form == "file":
+        (downloaded / ".git").write_text(f"gitdir: {target}\n")
+    elif form == "link":
+        (downloaded / ".git").symlink_to(target)
+    else:
+        (downloaded / ".git").mkdir()
+        (downloaded / ".git" / "commondir").write_text(f"{target}\n")
+        (downloaded / ".git" / "HEAD").write_text((target / "HEAD").read_text())
+    assert "before" in git(downloaded, "diff", "HEAD")
+    monkeypatch.chdir(downloaded)
+    assert git_diff() == ""
+
+
+def test_a_submodule_is_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outer = repository.parent / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "in")
+    (outer / "in" / "file").write_text("in the submodule\n")
+    monkeypatch.chdir(outer / "in")
+    assert "+in the submodule" in git_diff()
 
 
 def test_a_linked_worktree_is_read(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

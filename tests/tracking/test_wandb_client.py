@@ -30,9 +30,31 @@ def current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_settings_of_the_current_folder_do_not_decide_where_the_key_is_sent(line: str) -> None:
     Path("wandb/settings").write_text(f"[default]\nentity = team\n{line}\n")
     with pytest.raises(WandbError, match=f"wandb/settings .* sets {line.split()[0]}"):
-        check_folder_settings()
+        check_folder_settings("online")
     with pytest.raises(WandbError, match="wandb/settings"), online_run(id="a"):
         pass
+
+
+def test_an_offline_run_does_not_use_private_settings_of_the_current_folder(
+    current_folder: Path,
+) -> None:
+    file = Path("wandb/settings")
+    file.write_text("[default]\nconsole = off\nbase_url = https://example.org\n")
+    check_folder_settings("offline")
+    file.write_text('[default]\nx_stats_open_metrics_endpoints = {"a": "http://127.0.0.1:9"}\n')
+    with pytest.raises(WandbError, match="x_stats"), offline_run(current_folder, id="a"):
+        pass
+
+
+def test_a_folder_named_dot_wandb_is_not_used(current_folder: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "debug.log").write_text("precious")
+    current_folder.joinpath(".wandb").symlink_to(victim)
+    with offline_run(current_folder, id="a"):
+        pass
+    assert [path.read_text() for path in victim.iterdir()] == ["precious"]
+    assert any(current_folder.glob("wandb/offline-run-*"))
 
 
 def test_the_settings_of_wandb_init_are_accepted(
@@ -41,7 +63,7 @@ def test_the_settings_of_wandb_init_are_accepted(
     def check_server(url: str) -> None:
         settings = f"[default]\nentity = team\nproject = p\nbase_url = {url}\n"
         Path("wandb/settings").write_text(settings)
-        check_folder_settings()
+        check_folder_settings("online")
 
     check_server(SERVER)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:8")

@@ -21,9 +21,10 @@ from posenc.config.errors import ConfigError
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
+from posenc.tracking.git_state import git_state
 from posenc.tracking.tracker import NullTracker
 from posenc.tracking.wandb_client import PRIVATE_SETTINGS
-from posenc.tracking.wandb_config import git_state, token_order_digest
+from posenc.tracking.wandb_config import token_order_digest
 from posenc.tracking.wandb_tracker import WandbTracker
 
 TAGS = ["first", "alibi-laptop", "rope", "laptop"]

@@ -93,7 +93,10 @@ def one_line(value: object) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return an exception's type and message on one line."""
-    return one_line(f"{type(error).__name__}: {error}")
+    try:
+        return one_line(f"{type(error).__name__}: {error}")
+    except Exception:  # `__str__` of a user's exception may fail
+        return type(error).__name__
 
 
 def is_path_error(error: BaseException) -> TypeGuard[OSError]:

@@ -236,6 +236,8 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
         )
     if isinstance(value, str) and not value.strip():
         return f"{key} must not be empty"
+    if key in ("outputs_dir", "cache_dir") and value.startswith("~"):
+        return f"{key}={value!r} would be a folder named ~; write the full path, or $HOME/..."
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     limit, reason = LIMITS.get(key, (math.inf, ""))
     if is_number and value > limit:

@@ -75,6 +75,11 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)
+    elif evaluation.swaps is not None:
+        raise ConfigError(
+            "evaluation.swaps must be a list such as [none,yarn], with parameters in quotes, such"
+            " as ['yarn factor=4']"
+        )
     else:
         return
     config.evaluation.update({"swap": None, "swaps": nodes})

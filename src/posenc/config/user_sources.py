@@ -7,17 +7,18 @@ import inspect
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import _lru_cache_wrapper, lru_cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from posenc.config.edited_modules import check_unedited
+
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
 
-@lru_cache
 def source_hashes(target: Any) -> Mapping[str, str]:
     """Return a hash of `target` and of each global that its code uses, by qualified name.
 
@@ -25,35 +26,59 @@ def source_hashes(target: Any) -> Mapping[str, str]:
     class, such as a base class, is represented by its source code; numbers, strings and tuples of
     them by their values; other objects, such as tensors, by the module's statements that assign or
     use them, and a dict, list or set also by the functions and classes in it. Raises OSError or
-    TypeError if the source code of `target` cannot be read.
+    TypeError if the source code of `target` cannot be read, and ConfigError if a module has been
+    edited since it was imported.
     """
+    check_unedited(target.__module__)
+    hashes = _hashes(target)
+    if any([check_unedited(module) for module in _modules(hashes)]):
+        _hashes.cache_clear()
+    return _hashes(target)
+
+
+def _modules(paths: Iterable[str]) -> set[str]:
+    """Return the modules of qualified names, which may have several parts after the module's."""
+    prefixes = (path.rsplit(".", n)[0] for path in paths for n in range(1, path.count(".") + 1))
+    return {prefix for prefix in prefixes if prefix in sys.modules}
+
+
+@lru_cache
+def _hashes(target: Any) -> Mapping[str, str]:
     source = inspect.getsource(target)
-    package = target.__module__.partition(".")[0]
-    texts = {f"{target.__module__}.{target.__qualname__}": source}
-    pending = [*_references(target.__module__, source)]
+    module, name = target.__module__, target.__qualname__
+    package = module.partition(".")[0]
+    source = _source(target, module, name) or source
+    texts = {f"{module}.{name}": [source]}  # several for functions of the same name, such as `_`
+    pending = [*_references(module, source)]
+    seen = {(f"{module}.{name}", id(target))}
     while pending:
         module, name, value = pending.pop()
         module, name = _definition(value) or (module, name)
         path = f"{module}.{name}"
-        if path in texts or _is_library(path, package):
+        if (path, id(value)) in seen or _is_library(path, package):
             continue
+        seen.add((path, id(value)))
         constant = _constant_text(value)
         is_mutable = isinstance(value, dict | list | set)  # such as a cache or a registry
-        if constant is not None and not is_mutable:
-            texts[path] = constant
-        elif (text := _source(value, module, name)) is not None:
-            texts[path] = text
-            pending += _references(module, text)
-            pending += _contained_definitions(value)
-        elif constant is not None:
-            texts[path] = constant
-    return {path: hashlib.sha256(texts[path].encode()).hexdigest() for path in sorted(texts)}
+        text = _source(value, module, name) if constant is None or is_mutable else None
+        text = text or constant
+        if text is not None and text not in texts.setdefault(path, []):
+            texts[path].append(text)
+            if text != constant:
+                pending += [*_references(module, text), *_contained_definitions(value)]
+    joined = {path: "\n".join(texts[path]) for path in sorted(texts)}
+    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in joined.items()}
 
 
 def _contained_definitions(value: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield the module, name and value of each class and function in a dict, list or set."""
-    items = value.values() if isinstance(value, dict) else value
-    for item in items if isinstance(value, dict | list | set) else ():
+    """Yield the module, name and value of each class and function in a dict, list or set.
+
+    Likewise for the implementations of a function with `functools.singledispatch`.
+    """
+    if inspect.isfunction(value):
+        value = getattr(value, "registry", ())
+    items = value.values() if isinstance(value, Mapping) else value
+    for item in items if isinstance(value, Mapping | list | set) else ():
         if definition := _definition(item):
             yield *definition, item
 
@@ -145,8 +170,11 @@ def _source(value: Any, module: str, name: str) -> str | None:
     """Return the definition of a class or function, or the statements that set a global."""
     definition = _definition(value)
     try:
-        if definition is None:
-            return _statements(module, name)
+        # For a class that is defined twice, inspect may return the definition that is not used.
+        is_global_class = inspect.isclass(value) and "." not in name
+        statements = _statements(module, name) if definition is None or is_global_class else None
+        if statements is not None or definition is None:
+            return statements
         return inspect.getsource(_without_cache(value))
     except (OSError, TypeError, SyntaxError):
         return None if definition is None else ".".join(definition)
@@ -155,30 +183,40 @@ def _source(value: Any, module: str, name: str) -> str | None:
 def _statements(module: str, name: str) -> str | None:
     """Return a module's statements that may set or change the value of a global name, or None.
 
-    They are those that assign or import it and those outside functions that mention it, such as
-    `TABLE.append(1)`, with the loop that they are in, and functions with a decorator of that name.
+    They are its definitions, the statements that assign or import it, those outside functions that
+    mention it, such as `TABLE.append(1)`, with the loop that they are in, and functions with a
+    decorator of that name.
     """
     source = inspect.getsource(sys.modules[module])
-    pending, segments = ast.parse(source).body, []
-    while pending:
-        node = pending.pop(0)
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            bodies = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
-            handlers = [handler.body for handler in getattr(node, "handlers", [])]
-            pending = [*chain(*bodies, *handlers), *pending]
-        elif name in _mentioned_names(node):
-            segment = ast.get_source_segment(source, node, padded=True) or ""
-            segments.append(textwrap.dedent(segment))
-    return "\n".join(segments) or None
+
+    def texts(node: ast.AST) -> Iterator[str]:
+        parts = [*getattr(node, "decorator_list", []), node]
+        segments = (ast.get_source_segment(source, part, padded=True) or "" for part in parts)
+        yield from map(textwrap.dedent, segments)
+
+    def relevant(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+        for node in nodes:
+            if isinstance(node, ast.If | ast.Try | ast.With):
+                bodies = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
+                bodies += [handler.body for handler in getattr(node, "handlers", [])]
+                inner = list(relevant(chain(*bodies)))
+                if inner and isinstance(node, ast.If):
+                    yield from texts(node.test)
+                yield from inner
+            elif name in _mentioned_names(node):
+                yield from texts(node)
+
+    return "\n".join(relevant(ast.parse(source).body)) or None
 
 
 def _mentioned_names(statement: ast.stmt) -> set[str]:
-    """Return the names in a statement; of a class or function, only those in its decorators."""
+    """Return the names in a statement; for a class or function, its own and its decorators'."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name for alias in statement.names}
-    is_scope = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    parts = statement.decorator_list if is_scope else [statement]
-    return {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
+    own, parts = set[str](), [statement]
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        own, parts = {statement.name}, statement.decorator_list
+    return own | {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
 
 
 def _constant_text(value: Any) -> str | None:

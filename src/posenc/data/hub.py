@@ -131,15 +131,30 @@ class HubCorpus(Corpus):
     @cached_property
     def _dataset(self) -> Any:
         """The splits by name, read lazily from the downloaded files."""
-        from datasets import load_dataset
+        from datasets import load_dataset_builder
 
         folder = self._download()
         try:
-            return load_dataset(folder, self.config_name, streaming=True)
+            builder = load_dataset_builder(folder, self.config_name)
+            self._check_files(builder.config.data_files, Path(folder))
+            return builder.as_streaming_dataset()
         except (ValueError, OSError) as error:
             raise ConfigError(
                 f"data.name={self.config_name or 'null'}: {self.path} cannot be loaded: {error}"
             ) from None
+
+    def _check_files(self, data_files: Any, folder: Path) -> None:
+        """Raise ConfigError if README.md names files that are not part of the commit.
+
+        They would not be covered by the digest, and could be any file of this machine.
+        """
+        repository = folder.resolve().parents[1]  # the files of a commit are links to ../../blobs
+        for path in [Path(path) for paths in (data_files or {}).values() for path in paths]:
+            is_in_folder = path.is_relative_to(folder) and ".." not in path.parts
+            if not is_in_folder or not path.resolve().is_relative_to(repository):
+                raise ConfigError(
+                    f"data: README.md of {self.path} names {path}, which is not in it"
+                )
 
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.

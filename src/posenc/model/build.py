@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from posenc.attention.choice import kernel_function, layer_choices
@@ -154,7 +155,7 @@ class _MemoryLimit(TorchFunctionMode):
 
 
 def _check_initialized(module: nn.Module) -> None:
-    """Raise ConfigError if an encoding, or one inside it, has not called `super().__init__`."""
+    """Raise ConfigError for a lazy module, and unless `super().__init__` has been called."""
     without_geometry = isinstance(module, Encoding) and not hasattr(module, "geometry")
     if "_modules" not in vars(module) or without_geometry:
         definition = type(module)
@@ -163,6 +164,13 @@ def _check_initialized(module: nn.Module) -> None:
             f" call super().__init__(geometry); call it first in"
             f" def __init__(self, geometry, *, ...)"
         )
+    for name, parameter in module.named_parameters(recurse=False):
+        if is_lazy(parameter):
+            raise ConfigError(
+                f"{definition_location(type(module))}: the parameter {name} of"
+                f" {type(module).__name__} has no shape before the first call; use a module that"
+                f" is not lazy, such as nn.Linear"
+            )
     for child in module.children():
         _check_initialized(child)
 

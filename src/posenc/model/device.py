@@ -2,8 +2,9 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -53,7 +54,7 @@ def fixed_numerics() -> Iterator[None]:
     """
     variables = {k: os.environ.pop(k) for k in PRECISION_VARIABLES if k in os.environ}
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    precision, flushes_denormals = torch.get_float32_matmul_precision(), _flushes_denormals()
+    restore_precision, flushes_denormals = _precision_setter(), _flushes_denormals()
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_float32_matmul_precision("highest")
@@ -64,9 +65,24 @@ def fixed_numerics() -> Iterator[None]:
         torch.set_default_dtype(dtype)
         if device.type != "cpu":
             torch.set_default_device(device)
-        torch.set_float32_matmul_precision(precision)
+        restore_precision()
         torch.set_flush_denormal(flushes_denormals)
         os.environ.update(variables)
+
+
+def _precision_setter() -> Callable[[], None]:
+    """Return a function that sets the precision of float32 matrix products to the current one."""
+    try:
+        return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+    except RuntimeError:  # it was set for a single backend
+        backends = (torch.backends.mkldnn.matmul, torch.backends.cuda.matmul)  # type: ignore
+        precisions = [backend.fp32_precision for backend in backends]
+
+    def restore() -> None:
+        for backend, precision in zip(backends, precisions, strict=True):
+            backend.fp32_precision = precision
+
+    return restore
 
 
 def _flushes_denormals() -> bool:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from posenc.config.identity import IDENTITY_FIELDS, key_without_seed
 from posenc.config.paths import groups, options
 
 LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
@@ -29,9 +30,10 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     """Return a label for each configuration: the encoding's name, then the settings that vary.
 
     A setting is part of the labels if two runs with the same training length and the same choices
-    in the setting's config group differ in it. Runs that would otherwise have the same label,
-    training length and seed get their hash in the label. `posenc plan` passes configurations
-    without a hash and without the fingerprint of their data.
+    in the setting's config group differ in it, or only one of them has it. Runs that would
+    otherwise have the same label and training length, although they differ in more than the seed,
+    get their hash in the label. `posenc plan` passes configurations without a hash and without the
+    fingerprint of their data.
     """
     settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)
@@ -41,14 +43,36 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
         shown = [setting for setting in run if (setting.path, setting.context) in varying]
         parts = (f"{names[setting.path]}={setting.value}" for setting in shown)
         labels.append(" ".join([config["choices"]["encoding"], *parts]))
-    keys = [(n, c["train_length"], c["seed"]) for n, c in zip(labels, configs, strict=True)]
-    ambiguous = {key for key, count in Counter(keys).items() if count > 1}
+    ambiguous = _ambiguous_labels(labels, configs)
     return [
-        f"{key[0]} #{config['planned']['hash']}"
-        if key in ambiguous and "planned" in config
-        else key[0]
-        for key, config in zip(keys, configs, strict=True)
+        f"{label} #{config['planned']['hash']}"
+        if (label, config["train_length"]) in ambiguous and "planned" in config
+        else label
+        for label, config in zip(labels, configs, strict=True)
     ]
+
+
+def _ambiguous_labels(
+    labels: Sequence[str], configs: Sequence[dict[str, Any]]
+) -> set[tuple[str, int]]:
+    """Return the labels and training lengths of runs that differ in more than their seeds."""
+    identities: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    counts: Counter[tuple[str, int, int]] = Counter()
+    for label, config in zip(labels, configs, strict=True):
+        key = label, config["train_length"]
+        sources = config.get("planned", {}).get("sources")
+        fields = (*IDENTITY_FIELDS, "callbacks", "debug", "validation")
+        if not config.get("callbacks"):  # which may depend on when validation happens
+            fields = fields[:-1]
+        values = {field: config.get(field) for field in fields}
+        identities[key].add(
+            key_without_seed({**values, "data": _fingerprint(config), "sources": sources})
+        )
+        counts[*key, config["seed"]] += 1
+    return {
+        *(key for key, different in identities.items() if len(different) > 1),
+        *(key[:2] for key, count in counts.items() if count > 1),
+    }
 
 
 def label_notes(labels: Iterable[str]) -> list[str]:
@@ -71,10 +95,7 @@ def swept_settings(configs: Sequence[dict[str, Any]]) -> list[dict[str, str | No
     training length and seed are left out, as are tokens and model, which runs.csv always has.
     """
     settings = _all_settings(configs)
-    values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
-    for path, value, context in (setting for run in dict.fromkeys(settings) for setting in run):
-        values[path, context].add(value)
-    swept = [path for (path, _), seen in values.items() if len(seen) > 1]
+    swept = [path for path, _, _ in _different_settings((run, 0) for run in settings)]
     paths = [path for path in dict.fromkeys(swept) if path not in ("tokens", "model")]
     texts = [{path: value for path, value, _ in run} for run in settings]
     return [{path: run.get(path) for path in paths} for run in texts]
@@ -149,8 +170,9 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
                 yield path, value, tuple(chosen)
     callbacks = config.get("callbacks") or {}
     yield "callbacks", list(callbacks) or None, ()
-    for path, value in flatten(callbacks, "callbacks"):
-        yield path, value, ()
+    for name, callback in callbacks.items():
+        for path, value in flatten(callback, f"callbacks.{name}"):
+            yield path, value, ("callbacks", name)
     yield "data.fingerprint", _fingerprint(config)[:8], _data_context(config)
     yield "debug", config["choices"].get("debug"), ()
     yield "sources", config.get("planned", {}).get("sources"), ()  # differs if code was edited
@@ -179,12 +201,26 @@ def _varying_settings(
     configs: Sequence[dict[str, Any]], settings: list[tuple[Setting, ...]]
 ) -> set[tuple[str, tuple[Any, ...]]]:
     """Return the path and context of every setting that differs at the same training length."""
-    values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     lengths = (config["train_length"] for config in configs)
-    for run, train_length in dict.fromkeys(zip(settings, lengths, strict=True)):
+    different = _different_settings(zip(settings, lengths, strict=True))
+    return {(path, context) for path, context, _ in different}
+
+
+def _different_settings(
+    runs: Iterable[tuple[tuple[Setting, ...], int]],
+) -> list[tuple[str, tuple[Any, ...], int]]:
+    """Return the path, context and length of settings in which runs of the same length differ.
+
+    A setting that only some of the runs with its context have is also one in which they differ.
+    """
+    values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for run, length in dict.fromkeys(runs):
+        counts.update((context, length) for context in {setting.context for setting in run})
+        counts.update((path, context, length) for path, _, context in run)
         for path, value, context in run:
-            values[path, context, train_length].add(value)
-    return {(path, context) for (path, context, _), seen in values.items() if len(seen) > 1}
+            values[path, context, length].add(value)
+    return [key for key, seen in values.items() if len(seen) > 1 or counts[key] < counts[key[1:]]]
 
 
 def _short_names(paths: set[str]) -> dict[str, str]:

@@ -9,10 +9,18 @@ from tempfile import mkdtemp
 from posenc.config.errors import RunError
 from posenc.runs.files import is_disk_full, reject_special_files, walk_entries, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
-from posenc.runs.plan_file import ANCILLARY_NAMES, read_plan
+from posenc.runs.plan_file import COPY_LOCK, read_plan
 from posenc.runs.run_directory import RunDirectory
 
 DELETED_PREFIX = ".deleted-"
+SHARED_FILES = (
+    "plan.json",
+    ".submitit",
+    f".code/{'[0-9a-f]' * 12}",
+    "wandb/latest-run",
+    "wandb/debug*.log",
+)
+"""Patterns of files and folders in an experiment's folder that are of no use without its runs."""
 
 
 def run_paths(run: RunDirectory) -> list[Path]:
@@ -81,18 +89,20 @@ def _remove_from_plan(folder: Path, name: str) -> None:
 def _remove_emptied_folder(folder: Path) -> None:
     """Delete an experiment's folder, unless its plan or its `wandb` folder still has runs.
 
-    If the folder has other contents, such as a report or a benchmark, they are kept, and only
-    `plan.json`, `.code` and `wandb` are deleted.
+    If the folder has other contents, such as a report, a benchmark or the user's own files, they
+    are kept, and only the files that posenc and W&B write for all runs together are deleted.
     """
     with lock(folder / ".plan.lock"):
         if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
             return
-        names = {path.name for path in folder.iterdir()}
-        if not names - ANCILLARY_NAMES:
+        for pattern in SHARED_FILES:
+            for path in folder.glob(pattern):
+                _delete(path)
+        for name in (".code", "wandb"):
+            with suppress(OSError):  # it does not exist, or has other files
+                (folder / name).rmdir()
+        if {path.name for path in folder.iterdir()} <= {".plan.lock", COPY_LOCK}:
             shutil.rmtree(folder)
-            return
-        for name in names & {"plan.json", ".code", "wandb"}:
-            _delete(folder / name)
 
 
 def _delete(path: Path) -> None:

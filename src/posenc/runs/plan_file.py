@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from posenc.config.errors import RunError
 from posenc.config.values import is_printable
 from posenc.runs.files import corrupt_file_error, read_mapping, reject_special_files, write_json
 from posenc.runs.lock import lock
@@ -22,8 +23,8 @@ PLAN_TYPES = {
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
-ANCILLARY_NAMES = {"plan.json", ".plan.lock", COPY_LOCK, ".code", ".submitit", "wandb"}
-"""Files and folders of an experiment that are of no use without its runs."""
+OWN_NAMES = ("plan.json", ".plan.lock", COPY_LOCK, ".code", ".submitit", "wandb")
+"""Files and folders in an experiment's folder, besides its runs and reports."""
 
 REPORT_FOLDERS = ("report", "report-selected")
 
@@ -34,7 +35,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
     Raises RunError if the file is corrupt, or if `reject_special_files` rejects a file or folder of
     the experiment that is not a run.
     """
-    reject_special_files(folder / name for name in (*ANCILLARY_NAMES, *REPORT_FOLDERS))
+    reject_special_files(folder / name for name in (*OWN_NAMES, *REPORT_FOLDERS))
     file = folder / "plan.json"
     plan: dict[str, Any] = {"runs": [], "commands": {}, **read_mapping(file, PLAN_TYPES)}
     if not is_printable(plan):
@@ -55,17 +56,19 @@ def update_plan(
     """Write `values` to `plan.json`, and add the runs `names` and the command that planned them.
 
     Null values do not replace older ones, because a command without `experiment=` may add runs.
-    Raises RunError if the file is corrupt.
+    Raises RunError if the file is corrupt or not from posenc.
     """
     with lock(folder / ".plan.lock"):
-        old = read_plan(folder)
+        old, file = read_plan(folder), folder / "plan.json"
+        if file.exists() and "runs" not in read_mapping(file, PLAN_TYPES):
+            raise RunError(f"{file} is not from posenc; move it elsewhere, or use another folder")
         plan = {
             **{key: old.get(key) if value is None else value for key, value in values.items()},
             "command": command,
             "commands": {**old["commands"], **dict.fromkeys(names, command)},
             "runs": list(dict.fromkeys([*old["runs"], *names])),
         }
-        write_json(folder / "plan.json", plan)
+        write_json(file, plan)
 
 
 def quoted_command(command: str) -> str | None:

@@ -20,9 +20,8 @@ from posenc.data.corpus import json_digest
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_known_trial, remember
+from posenc.tracking.git_state import git_diff, git_state
 from posenc.tracking.wandb_config import (
-    git_diff,
-    git_state,
     run_id,
     sweep_trial_id,
     wandb_folder,

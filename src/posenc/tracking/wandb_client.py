@@ -174,12 +174,13 @@ def process_state_restored() -> Generator[None]:
         sys.exit, sys.excepthook = original_exit, excepthook
 
 
-def check_folder_settings() -> None:
-    """Raise WandbError if W&B settings in the current folder could send the API key elsewhere.
+def check_folder_settings(mode: str) -> None:
+    """Raise WandbError if W&B settings in the current folder could send data elsewhere.
 
     A project, an entity and the user's own server are accepted; `wandb init` writes them to
-    `wandb/settings`. wandb also reads this file if it is from someone else, and would send the
-    user's API key to the server that it names.
+    `wandb/settings`. wandb also reads this file if it is from someone else. Online, it would send
+    the user's API key to the server that it names. Offline, only private settings can make it
+    contact a server, such as `x_stats_open_metrics_endpoints`.
     """
     import wandb
 
@@ -189,16 +190,21 @@ def check_folder_settings() -> None:
     harmless = {("base_url", os.environ.get("WANDB_BASE_URL") or server)}
     for file in (Path("wandb/settings"), Path(".wandb/settings")):
         settings = _read_settings(file).items()
-        if other := [key for key, _ in settings - harmless if key not in ("entity", "project")]:
+        other = {key for key, _ in settings - harmless} - {"entity", "project"}
+        if mode == "offline":
+            other = {key for key in other if key.startswith("x_")}
+        if other:
             raise WandbError(
                 f"{file} in the current folder sets {', '.join(sorted(other))}, which can change"
-                f" where your API key is sent; delete the file or use another folder"
+                f" where your API key or other data is sent; delete the file or use another folder"
             )
 
 
 def _read_settings(file: Path) -> dict[str, str]:
     """Return the settings in a file as wandb parses it; none if it does not exist."""
     parser = configparser.ConfigParser()
+    if file.exists() and not file.is_file():  # a pipe would block
+        raise WandbError(f"{file} is not a file; delete it or use another folder")
     try:
         parser.read(file)
         return dict(parser.items("default")) if parser.has_section("default") else {}
@@ -227,14 +233,15 @@ def _init(mode: str, folder: Path, init_kwargs: dict[str, Any], finish_timeout: 
     import wandb  # slow: takes a third of a second
 
     reject_special_files([folder / "wandb"])  # the folder may be from someone else
+    check_folder_settings(mode)
     if mode == "online":
-        check_folder_settings()
         if finish_timeout < UPLOAD_TIMEOUT:
             os.environ.setdefault("WANDB_HTTP_TIMEOUT", str(REQUEST_TIMEOUT))
         import wandb.apis.public.api  # reads WANDB_HTTP_TIMEOUT when it is first imported
     settings = wandb.Settings(
         mode=mode,  # type: ignore[arg-type]
         root_dir=str(folder),
+        use_dot_wandb=False,  # else a folder `.wandb`, or a link with that name, would be used
         silent=True,
         quiet=True,
         console="off",

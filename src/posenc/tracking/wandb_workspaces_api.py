@@ -45,7 +45,7 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
     """
     try:
         with process_state_restored():
-            check_folder_settings()
+            check_folder_settings("online")
             wandb.setup(wandb.Settings(silent=True))
             workspace._internal_id = _workspace_id(workspace)
             report.id = _report_id(report)
@@ -58,7 +58,7 @@ def default_entity() -> str:
     """Return the default entity of the W&B account. Raises RunError if W&B fails."""
     try:
         with process_state_restored():
-            check_folder_settings()
+            check_folder_settings("online")
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
     except Exception as error:
         raise RunError(f"cannot look up your W&B entity: {one_line(error)}; {REMEDY}") from None
