@@ -25,7 +25,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import sync_run
-from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint, save_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -117,6 +117,7 @@ def test_planning_continues_and_the_job_of_the_corrupt_run_fails(
 ) -> None:
     run = small_run("encoding=alibi")
     Status(state="finished", started=1.0).write(run.status_file)
+    save_checkpoint(run.checkpoints, 1, Path.touch)
     run.evaluation_file.write_text('{"rows": 3}')
     planned = plan([[*small_job, f"encoding={name}"] for name in ("alibi", "rope")], [], "", print)
     assert [entry.run.status().state for entry in planned] == ["pending", "pending"]
