@@ -25,7 +25,7 @@ from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.upload import sync_run
-from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint, save_checkpoint
+from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 
 SmallRun = Callable[..., RunDirectory]
 
@@ -112,12 +112,12 @@ def test_a_directory_with_the_files_of_another_run_is_not_reported(
         sync_run(other, offline=True)
 
 
+@pytest.mark.slow
 def test_planning_continues_and_the_job_of_the_corrupt_run_fails(
     small_run: SmallRun, small_job: list[str]
 ) -> None:
     run = small_run("encoding=alibi")
-    Status(state="finished", started=1.0).write(run.status_file)
-    save_checkpoint(run.checkpoints, 1, Path.touch)
+    assert job([str(run.path)]) == FINISHED
     run.evaluation_file.write_text('{"rows": 3}')
     planned = plan([[*small_job, f"encoding={name}"] for name in ("alibi", "rope")], [], "", print)
     assert [entry.run.status().state for entry in planned] == ["pending", "pending"]
