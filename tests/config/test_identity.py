@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 
 from compositions import composed
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, run_hash, with_new_options
+from posenc.config.identity import identity, short_hash, with_new_options
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
     config = composed("encoding=rope", *overrides)
-    return run_hash(identity(config, fingerprint))
+    return short_hash(identity(config, fingerprint))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_data_fingerprint_changes_the_hash() -> None:
 def test_an_option_that_older_runs_do_not_have_keeps_their_hash() -> None:
     older: Any = OmegaConf.to_container(composed("encoding=rope"), resolve=True)
     del older["model"]["qk_norm"]
-    assert run_hash(identity(older, "f00d")) == digest()
+    assert short_hash(identity(older, "f00d")) == digest()
     assert with_new_options(older["model"]) == {**older["model"], "qk_norm": False}
 
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from compositions import composer
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep, expand_config
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, short_hash
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job_config import compose_job
 from posenc.jobs.run_job import run_job
@@ -59,9 +59,9 @@ def test_limit_takes_a_fraction_of_the_training_and_validation_tokens() -> None:
 @pytest.mark.parametrize("option", ["fast", "limit", "overfit"])
 def test_a_debug_run_never_has_the_hash_of_a_real_one(option: str) -> None:
     (config,) = jobs(f"debug={option}")
-    digest = run_hash(identity(config, "f00d"))
+    digest = short_hash(identity(config, "f00d"))
     del config.debug
-    assert run_hash(identity(config, "f00d")) != digest
+    assert short_hash(identity(config, "f00d")) != digest
     assert config.name == "debug"
 
 

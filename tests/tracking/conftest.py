@@ -16,7 +16,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from compositions import OTHER_SETTINGS
-from posenc.config.identity import identity, run_hash, run_name
+from posenc.config.identity import identity, run_name, short_hash
 from posenc.runs.run_directory import RunDirectory
 
 API_KEY = "0123456789abcdef" * 2 + "01234567"
@@ -95,7 +95,7 @@ def config() -> DictConfig:
 
 def with_hash(config: DictConfig) -> DictConfig:
     """Set the hash of a planned configuration, and return the configuration."""
-    config.planned.hash = run_hash(identity(config, config.planned.fingerprint))
+    config.planned.hash = short_hash(identity(config, config.planned.fingerprint))
     return config
 
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, short_hash
 from posenc.data.tokenizers import load_tokenizer
 from posenc.encodings.drope import Drope
 from posenc.evaluation.evaluate import load_model
@@ -176,7 +176,7 @@ def test_an_interrupted_run_has_the_weight_average_of_an_uninterrupted_one(
 
 def test_callbacks_change_the_run_hash_and_their_absence_does_not() -> None:
     def digest(*overrides: str) -> str:
-        return run_hash(identity(compose("train", ["encoding=rope", *overrides]), "f00d"))
+        return short_hash(identity(compose("train", ["encoding=rope", *overrides]), "f00d"))
 
     early = "callbacks=early_stopping"
     hashes = [

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from posenc.config.compose import compose
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, short_hash
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.run_job import run_job
 from posenc.runs.run_directory import RunDirectory
@@ -33,7 +33,7 @@ def test_a_profiler_writes_to_the_run_directory(
 
 def test_a_profiler_does_not_change_the_run_hash() -> None:
     digests = [
-        run_hash(identity(compose("train", [f"profiler={option}"]), "f00d"))
+        short_hash(identity(compose("train", [f"profiler={option}"]), "f00d"))
         for option in ("none", "simple")
     ]
     assert digests[0] == digests[1]

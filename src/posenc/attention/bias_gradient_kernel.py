@@ -1,4 +1,7 @@
-"""Triton kernel for `bias_gradient`. On a CPU, it runs in the interpreter (TRITON_INTERPRET=1)."""
+"""Triton kernel for `bias_gradient`.
+
+On a CPU, it runs only in Triton's interpreter (TRITON_INTERPRET=1).
+"""
 
 from typing import Any
 

@@ -44,11 +44,11 @@ def write_benchmark(
     """Write index.html, and bench.json, .csv, .md, .png and .svg.
 
     If an encoding was measured with several kernels, also writes kernels.csv. The folder of an
-    earlier benchmark is renamed: its measurements could not be reproduced.
+    earlier benchmark is renamed, because its timings could not be reproduced.
 
     `about` has the experiment's `title` and optionally its `question`, `interpretation`,
-    `limitations`, and the `source` of published costs. The contents of all files are created before
-    any file is written. Raises RunError if the folder is a symbolic link.
+    `limitations`, and the `source` of published costs. All tables and figures are created
+    before the earlier folder is renamed. Raises RunError if the folder is a symbolic link.
     """
     reject_special_files([folder])
     figure = cost_figure(rows, about["title"], describe_setup(rows), to_csv(rows))
@@ -65,7 +65,7 @@ def write_benchmark(
 
 
 def _keep_earlier(folder: Path) -> None:
-    """Rename the folder of an earlier benchmark by adding the first number that is free."""
+    """Rename the folder of an earlier benchmark by appending the first unused number."""
     if (folder / "bench.json").exists():
         kept = (folder.with_name(f"{folder.name}-{number}") for number in count(1))
         folder.rename(next(path for path in kept if not path.exists()))

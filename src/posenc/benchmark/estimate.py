@@ -45,16 +45,16 @@ from posenc.training.compilation import CompileChoice, choose_compile
 class ExpectedData:
     """The vocabulary size and the data of a run.
 
-    `splits` is the data that the evaluation reads, or None if its size is unknown. If the data has
-    not been prepared, `splits` has only the expected number of tokens.
+    `evaluation_data` is what the evaluation reads, or None if its size is unknown. If the data has
+    not been prepared, it has only the expected number of tokens.
     """
 
     vocab_size: int
-    splits: EvaluationData | None
+    evaluation_data: EvaluationData | None
 
     @property
     def is_prepared(self) -> bool:
-        return isinstance(self.splits, Dataset)
+        return isinstance(self.evaluation_data, Dataset)
 
 
 @dataclass(frozen=True)
@@ -199,9 +199,9 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)
     requests: list[Request] = []
-    if data.splits is not None:
+    if data.evaluation_data is not None:
         requests = measurement_requests(
-            config, data.splits, requested_row_keys(config, fingerprint="")
+            config, data.evaluation_data, requested_row_keys(config, fingerprint="")
         )
     throughput = machine.throughput(config, vocab_size, mean_length(requests))
     compiled = _compile_choice(config, steps, machine)
@@ -220,7 +220,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
         evaluation_flops=_evaluation_flops(config, model, requests, throughput),
         flops_per_second=throughput.training,
         evaluation_flops_per_second=throughput.evaluation,
-        includes_evaluation=data.splits is not None,
+        includes_evaluation=data.evaluation_data is not None,
         data_is_prepared=data.is_prepared,
         compile=compiled.enabled,
         compile_reason=compiled.reason,
@@ -239,7 +239,7 @@ def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) 
 
 
 def mean_length(requests: Sequence[Request]) -> int | None:
-    """Return the mean window length over all evaluated tokens, or None without requests.
+    """Return the mean window length over all evaluated tokens, or None if there are none.
 
     The time per token is linear in the window length, so the total time equals that of evaluating
     all tokens in windows of the mean length.

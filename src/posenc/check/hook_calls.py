@@ -36,10 +36,10 @@ def random_inputs(
 
 
 def convert(
-    inputs: AttentionInputs, hidden_dtype: torch.dtype, head_dtype: torch.dtype
+    inputs: AttentionInputs, hidden_dtype: torch.dtype, attention_dtype: torch.dtype
 ) -> AttentionInputs:
-    """Return the inputs with x as `hidden_dtype`, and q, k and v as `head_dtype`."""
-    q, k, v = (tensor.to(head_dtype) for tensor in (inputs.q, inputs.k, inputs.v))
+    """Return the inputs with x as `hidden_dtype`, and q, k and v as `attention_dtype`."""
+    q, k, v = (tensor.to(attention_dtype) for tensor in (inputs.q, inputs.k, inputs.v))
     return AttentionInputs(inputs.x.to(hidden_dtype), q, k, v, inputs.pos)
 
 

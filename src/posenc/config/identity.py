@@ -70,7 +70,7 @@ def swap_digest(node: DictConfig, modules: Sequence[str]) -> str:
     """
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
     sources = _user_sources(values, "evaluation.swap", modules)
-    return run_hash({"swap": values, "sources": sources})
+    return short_hash({"swap": values, "sources": sources})
 
 
 def with_new_options(model: dict[str, Any]) -> dict[str, Any]:
@@ -87,9 +87,9 @@ def _new_options(model: dict[str, Any]) -> dict[str, Any]:
     return NEW_MODEL_OPTIONS.get(model.get("_target_", ""), {})
 
 
-def run_hash(identity: dict[str, Any]) -> str:
-    """Return the first eight hexadecimal digits of an identity's SHA-256 hash."""
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+def short_hash(values: dict[str, Any]) -> str:
+    """Return the first eight hexadecimal digits of the SHA-256 hash of JSON-like values."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -112,7 +112,7 @@ def config_digest(config: dict[str, Any], fields: Sequence[str] = DIGEST_FIELDS)
 
 
 def matches_digest(config: dict[str, Any]) -> bool:
-    """Whether a saved configuration has its digest, or none, as in early versions."""
+    """Whether a saved configuration matches its digest; True if it has none (early versions)."""
     digests = (config_digest(config), config_digest(config, EARLIER_DIGEST_FIELDS))
     return config["planned"].get("digest") in (None, *digests)
 
@@ -121,7 +121,7 @@ def check_identity(config: DictConfig | dict[str, Any]) -> None:
     """Raise RunError if a saved configuration no longer matches its run's hash or name."""
     planned = config["planned"]
     _check_name(config)
-    new_hash = run_hash(identity(config, planned["fingerprint"]))
+    new_hash = short_hash(identity(config, planned["fingerprint"]))
     if new_hash != planned["hash"]:
         raise RunError(
             f"the run was planned with hash {planned['hash']} but now has hash {new_hash}: its"

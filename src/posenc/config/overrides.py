@@ -37,7 +37,7 @@ class Axis(NamedTuple):
 
 
 MAX_KEY_LENGTH = 200
-"""The maximum length of a key in characters; Hydra looks for a folder with that name."""
+"""The maximum length of a key in characters; Hydra looks for a folder of this name."""
 
 
 HYDRA_ALTERNATIVES = {

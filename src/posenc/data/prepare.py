@@ -46,8 +46,9 @@ def prepare(
         if isinstance(tokenizer, TokenizerTrainer) and "train" not in corpus.splits():
             raise ConfigError(
                 "tokenizer: this tokenizer is trained on a train split, but the data"
-                f" '{corpus.name}' has only {', '.join(corpus.splits())}; set data.train, or use"
-                " tokenizer=byte or tokenizer=pretrained"
+                f" '{corpus.name}' has only {', '.join(corpus.splits())}; use data with a"
+                " train split (with data=text, set data.train), tokenizer=byte or"
+                " tokenizer=pretrained"
             )
         waiting = f"data: waiting for another process that is preparing {data_fingerprint}"
         lock_file = cache_dir / f".{data_fingerprint}.lock"

@@ -55,14 +55,14 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 def _ambiguous_labels(
     labels: Sequence[str], configs: Sequence[dict[str, Any]]
 ) -> set[tuple[str, int]]:
-    """Return the labels and training lengths of runs that differ in more than their seeds."""
+    """Return each label and training length that runs share which differ in more than the seed."""
     identities: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     counts: Counter[tuple[str, int, int]] = Counter()
     for label, config in zip(labels, configs, strict=True):
         key = label, config["train_length"]
         sources = config.get("planned", {}).get("sources")
         fields = (*IDENTITY_FIELDS, "callbacks", "debug", "validation")
-        if not config.get("callbacks"):  # which may depend on when validation happens
+        if not config.get("callbacks"):  # without them, training does not depend on validation
             fields = fields[:-1]
         values = {field: config.get(field) for field in fields}
         identities[key].add(

@@ -1,8 +1,7 @@
 """Figures made of Vega-Lite charts: their exported files and their data on an HTML page.
 
-A figure has one or more panels. A panel is a layered Altair chart without a title, WIDTH pixels
-wide and usually HEIGHT pixels high. `line_plot.py` and `heat_map.py` create most figures; other
-Altair charts also work.
+A figure has one or more panels. A panel is an Altair chart without a title, WIDTH pixels wide and
+usually HEIGHT pixels high. `line_plot.py` and `heat_map.py` create the panels of most figures.
 
 In the exported files, panels are in two columns. On a page, each panel fills its column, and the
 legend shows and hides lines: charts filter out rows whose `line` is in the parameter HIDDEN. The

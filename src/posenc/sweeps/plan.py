@@ -13,7 +13,7 @@ from posenc import __version__
 from posenc.config.component_types import user_targets
 from posenc.config.compose import Composer
 from posenc.config.errors import ConfigError, PosencError
-from posenc.config.identity import identity, key_without_seed, run_hash, run_name
+from posenc.config.identity import identity, key_without_seed, run_name, short_hash
 from posenc.config.settings import evaluation_lengths
 from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
@@ -168,7 +168,7 @@ def _prepare_data(
 def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parameters: int) -> Job:
     """Return the job: its run directory, and `values` with the results of planning added."""
     run_identity = identity(values, data.fingerprint)
-    digest = run_hash(run_identity)
+    digest = short_hash(run_identity)
     name = run_name(values, digest)
     sources = run_identity.get("sources")
     planned = {
@@ -179,7 +179,7 @@ def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parame
         "parameters": parameters,
         "tokenizer": data.tokenizer.file_digest,
         "posenc_version": __version__,
-        **({"sources": run_hash(sources)} if sources else {}),
+        **({"sources": short_hash(sources)} if sources else {}),
     }
     run = RunDirectory(Path(config.outputs_dir) / config.name / name)
     return Job(run, config, {**values, "planned": planned}, data)

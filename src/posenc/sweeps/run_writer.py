@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import check
 from posenc.config.errors import ConfigError, PosencError, RunError
-from posenc.config.identity import identity, run_hash
+from posenc.config.identity import identity, short_hash
 from posenc.config.steps import evaluated_steps
 from posenc.data.dataset import Dataset
 from posenc.evaluation.requests import missing_row_keys, requested_row_keys
@@ -77,7 +77,7 @@ def _check_directory(job: Job) -> None:
         existing = job.run.config()
         existing.modules = job.config.modules
         check(existing.encoding, name="encoding", modules=list(existing.modules))
-        digest = run_hash(identity(existing, existing.planned.fingerprint))
+        digest = short_hash(identity(existing, existing.planned.fingerprint))
     except Exception as error:
         raise ConfigError(
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"

@@ -220,7 +220,9 @@ def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
     rows = [[label, *ideal_properties(properties)] for label, properties in results.items()]
     columns = ["encoding", *IDEAL_COLUMNS]
     note = " ".join([*label_notes(results), IDEAL_NOTE])
-    return make_table("matrix", "ideal", "Five ideal properties", columns, rows, note)
+    return make_table(
+        "matrix", "ideal", "Five properties of an ideal encoding", columns, rows, note
+    )
 
 
 def ideal_properties(properties: PropertyValues) -> list[Value]:

@@ -36,8 +36,8 @@ HEADS_NOTE = (
 SCORES_NOTE = (
     "q . k / sqrt(d) plus the encoding's bias. within: queries within L. near: queries beyond L,"
     " keys at distances below L. far: queries beyond L, keys at distances of L or more. A change"
-    " from within to near that is not due to longer distances shows that the layer fails at"
-    " positions beyond L; a change from near to far, that it fails at distances beyond L."
+    " from within to near that is not due to longer distances is an effect of positions beyond L; a"
+    " change from near to far is an effect of distances beyond L."
 )
 ROTARY_NOTE = (
     "norm: the fraction of |q_i| |k_j|, an upper bound on the contribution to the score (Barbero et"
