@@ -46,7 +46,7 @@ def test_inspecting_one_encoding_writes_tables_a_page_and_figures(
 ) -> None:
     code, printed, _ = inspect("encoding=alibi", *SMALL, "name=mine")
     assert code == 0 and printed.endswith("outputs/mine/inspect/index.html\n")
-    assert "narrowest window" in printed and "Five ideal properties" in printed
+    assert "narrowest window" in printed and "Five properties of an ideal encoding" in printed
     folder = tmp_path / "outputs" / "mine" / "inspect"
     rows = list(csv.DictReader((folder / "properties.csv").read_text().splitlines()))
     largest = next(row for row in rows if row["property"] == "max within L")
