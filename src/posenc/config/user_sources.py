@@ -66,8 +66,8 @@ def _hashes(target: Any) -> Mapping[str, str]:
             texts[path].append(text)
             if text != constant:
                 pending += [*_references(module, text), *_contained_definitions(value)]
-    joined = {path: "\n".join(texts[path]) for path in sorted(texts)}
-    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in joined.items()}
+    combined = {path: "\n".join(texts[path]) for path in sorted(texts)}
+    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in combined.items()}
 
 
 def _contained_definitions(value: Any) -> Iterator[tuple[str, str, Any]]:
