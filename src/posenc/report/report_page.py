@@ -74,11 +74,11 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     figures: dict[str, list[Block]] = {}
     for figure in results.figures:
         figures.setdefault(figure.section, []).append(figure)
-    tasks = [*results.accuracy_tables, *figures.get("tasks", [])]
-    yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
     count = results.num_main_tables
     perplexity = [*results.perplexity_tables[:count], *figures.get("results", [])]
     yield Section("results", "Perplexity by evaluation length", perplexity, "Results")
+    tasks = [*results.accuracy_tables, *figures.get("tasks", [])]
+    yield Section("tasks", "Accuracy by evaluation length", tasks, "Tasks")
     yield from _verdict_sections(results.verdicts)
     items_by_heading = {"Conclusions": results.conclusions, "Limitations": results.limitations}
     lists = [Bullets(items, heading) for heading, items in items_by_heading.items() if items]

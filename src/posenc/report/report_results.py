@@ -189,8 +189,8 @@ def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:
+    for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
+        yield f"{curves.setting}: {best_encodings(curves, rows)}"
     for curves, rows in accuracies:
         task = curves.evaluation_key.data_name
         yield f"{task}, L = {curves.train_length}: {best_encodings(curves, rows)}"
-    for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
-        yield f"{curves.setting}: {best_encodings(curves, rows)}"

@@ -75,7 +75,7 @@ def _print_everything(console: Console, results: Results) -> None:
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
         console.print(terminal_table(verdicts))
         console.print()
-    for table in [*results.accuracy_tables, *results.perplexity_tables]:
+    for table in [*results.perplexity_tables, *results.accuracy_tables]:
         console.print(table)
         console.print()
     _print_list(console, "".join(results.missing[:1]), results.missing[1:])
@@ -112,8 +112,10 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:
-    """Yield the tables; swaps with parameters share one table per training length if it fits."""
-    yield from (_short_table(*result, console) for result in results.accuracies)
+    """Yield tables of perplexity, then of accuracy.
+
+    Swaps with parameters share one table per training length if it fits.
+    """
     main_results = results.losses[: results.num_main_tables]
     for train_length in dict.fromkeys(curves.train_length for curves, _ in main_results):
         sets = [pair for pair in main_results if pair[0].train_length == train_length]
@@ -126,6 +128,7 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
             yield table
         else:
             yield from (_short_table(*pair, console) for pair in sets)
+    yield from (_short_table(*result, console) for result in results.accuracies)
 
 
 def _swap_table(swapped: Sequence[ResultSet]) -> Table:
