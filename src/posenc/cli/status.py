@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
         Console().print(status_table(runs), soft_wrap=True)
     else:
         results = describe_other_results(folder)
-        text = f"{folder} has no runs, but {results}" if results else f"{folder} has no runs"
+        text = f"{folder} has no runs{f', but {results}' if results else ''}"
         Console().print(text, soft_wrap=True, highlight=False)
     return 0
 

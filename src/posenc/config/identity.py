@@ -49,17 +49,22 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     """Return the settings, the data fingerprint and the hashes of user code that identify a run."""
     is_plain = isinstance(config, dict)
     plain: Any = config if is_plain else OmegaConf.to_container(config, resolve=True)
-    settings = {field: plain[field] for field in IDENTITY_FIELDS}
-    settings |= {field: plain[field] for field in OPTIONAL_IDENTITY_FIELDS if plain.get(field)}
-    if plain.get("callbacks"):  # early stopping, for example, depends on when validation happens
-        settings["validation"] = plain["validation"]
-    settings["model"] = _without_new_options(plain["model"])
+    settings = identity_settings(plain)
     modules = list(plain["modules"])
     sources: dict[str, str] = {}
     for field in SOURCE_FIELDS:
         if plain.get(field):
             sources |= _user_sources(plain[field], field, modules)
     return canonical({**settings, "data": fingerprint, **({"sources": sources} if sources else {})})
+
+
+def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a plain configuration that identify a run with its data and code."""
+    settings = {field: config[field] for field in IDENTITY_FIELDS}
+    settings |= {field: config[field] for field in OPTIONAL_IDENTITY_FIELDS if config.get(field)}
+    if config.get("callbacks"):  # early stopping, for example, depends on when validation happens
+        settings["validation"] = config["validation"]
+    return settings | {"model": _without_new_options(config["model"])}
 
 
 def swap_digest(node: DictConfig, modules: Sequence[str]) -> str:

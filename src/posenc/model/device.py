@@ -1,6 +1,5 @@
 """The device and the data types that a configuration selects, and torch's numerical settings."""
 
-import os
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError
-from posenc.runs.environment import PRECISION_VARIABLES
+from posenc.runs.environment import PRECISION_VARIABLES, changed_environment
 
 LIGHTNING_PRECISION = {"float32": "32-true", "bf16": "bf16-mixed"}
 """`precision` -> the name of that precision in Lightning."""
@@ -52,7 +51,6 @@ def fixed_numerics() -> Iterator[None]:
     also flush subnormal numbers to zero: Intel CPUs are many times slower with them, and attention
     weights of distant keys with ALiBi are often subnormal.
     """
-    variables = {k: os.environ.pop(k) for k in PRECISION_VARIABLES if k in os.environ}
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
     restore_precision, flushes_denormals = _precision_setter(), _flushes_denormals()
     torch.set_default_dtype(torch.float32)
@@ -60,14 +58,14 @@ def fixed_numerics() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(True)
     try:
-        yield
+        with changed_environment({}, removed=PRECISION_VARIABLES):
+            yield
     finally:
         torch.set_default_dtype(dtype)
         if device.type != "cpu":
             torch.set_default_device(device)
         restore_precision()
         torch.set_flush_denormal(flushes_denormals)
-        os.environ.update(variables)
 
 
 def _precision_setter() -> Callable[[], None]:

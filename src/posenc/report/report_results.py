@@ -141,14 +141,14 @@ def finding(
     claims, best = verdicts.claims, [*_best_sentences(losses, accuracies)]
     if claims and all(verdict.outcome == "too few seeds" for verdict in claims):
         count = plural(len(claim_outcomes(claims)), "claim")
-        conclusions = [*best, f"Judging the {count} requires at least {MIN_SEEDS} seeds."]
+        claims_and_best = [*best, f"Judging the {count} requires at least {MIN_SEEDS} seeds."]
     else:
-        conclusions = [*_claim_sentences(claims), *best]
+        claims_and_best = [*_claim_sentences(claims), *best]
     sentences = [
         *_debug_sentences(experiment.runs),
         *_premise_sentences(verdicts.premises),
         *_trigram_sentences(losses),
-        *conclusions,
+        *claims_and_best,
     ]
     return " ".join(sentences)
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from posenc.config.identity import IDENTITY_FIELDS, key_without_seed
+from posenc.config.identity import identity_settings, key_without_seed
 from posenc.config.paths import groups, options
 
 LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
@@ -60,14 +60,11 @@ def _ambiguous_labels(
     counts: Counter[tuple[str, int, int]] = Counter()
     for label, config in zip(labels, configs, strict=True):
         key = label, config["train_length"]
-        sources = config.get("planned", {}).get("sources")
-        fields = (*IDENTITY_FIELDS, "callbacks", "debug", "validation")
-        if not config.get("callbacks"):  # without them, training does not depend on validation
-            fields = fields[:-1]
-        values = {field: config.get(field) for field in fields}
-        identities[key].add(
-            key_without_seed({**values, "data": _fingerprint(config), "sources": sources})
-        )
+        data_and_code = {
+            "data": _fingerprint(config),
+            "sources": config.get("planned", {}).get("sources"),
+        }
+        identities[key].add(key_without_seed(identity_settings(config) | data_and_code))
         counts[*key, config["seed"]] += 1
     return {
         *(key for key, different in identities.items() if len(different) > 1),

@@ -68,16 +68,16 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
 def changed_environment(
     variables: Mapping[str, str], removed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Set and remove environment variables within the context."""
-    before = dict(os.environ)
-    for name in removed:
-        os.environ.pop(name, None)
+    """Set and remove environment variables within the context; no others are restored."""
+    before = {name: os.environ.pop(name, None) for name in (*variables, *removed)}
     os.environ.update(variables)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def source_folder() -> Path:

@@ -51,8 +51,8 @@ def directory_problem(job: Job) -> PosencError | None:
     """
     try:
         _check_directory(job)
-        if job.run.status().state == "finished" and _is_incomplete(job):
-            _check_has_checkpoint(job.run)
+        if not list_checkpoints(job.run.checkpoints) and job.run.status().state == "finished":
+            _check_complete(job)
     except PosencError as error:
         return error
     if missing := _token_counts_without_weights(job):
@@ -90,20 +90,18 @@ def _check_directory(job: Job) -> None:
         )
 
 
-def _check_has_checkpoint(run: RunDirectory) -> None:
-    """Raise RunError if a finished run has no checkpoint, so that it would be trained again."""
-    if not list_checkpoints(run.checkpoints):
+def _check_complete(job: Job) -> None:
+    """Raise RunError if a run lacks evaluation rows, or n-gram models of the requested order.
+
+    Without a checkpoint, a finished run would be trained again to add them.
+    """
+    run = job.run
+    saved_order = run.config().get("ngram_order") if run.config_file.exists() else None
+    if saved_order != job.config.ngram_order or _missing_row_keys(job):
         raise RunError(
             f"{run.path} has finished, but has no checkpoint to evaluate; to train it again, delete"
             f" it with `posenc clean run={run.path} --yes`"
         )
-
-
-def _is_incomplete(job: Job) -> bool:
-    """Whether a finished run lacks evaluation rows, or n-gram models of the requested order."""
-    has_config = job.run.config_file.exists()
-    saved_order = job.run.config().get("ngram_order") if has_config else None
-    return saved_order != job.config.ngram_order or bool(_missing_row_keys(job))
 
 
 def _token_counts_without_weights(job: Job) -> list[int]:
@@ -147,12 +145,12 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     if is_locked(run.lock_file):
         return WrittenRun(_check_active_run(job))
     values: Any = job.values
-    status = run.status()
-    is_incomplete = status.state == "finished" and _is_incomplete(job)
+    ngram_order_changed = False
     kept: tuple[str, ...] = ()
     if run.config_file.exists() and list_checkpoints(run.checkpoints):
         # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
+        ngram_order_changed = config.get("ngram_order") != job.config.ngram_order
         kept = tuple(key for key in KEPT_ON_RESUME if config.get(key) != job.config.get(key))
         if kept and _is_edited(run):
             config.update({key: job.config[key] for key in kept})
@@ -163,7 +161,9 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
         values = OmegaConf.to_container(config)
     write_config(run.config_file, values)
     job.data.tokenizer.save(run.tokenizer_file)
-    if not run.status_file.exists() or is_incomplete:
+    status = run.status()
+    incomplete = status.state == "finished" and (ngram_order_changed or _missing_row_keys(job))
+    if not run.status_file.exists() or incomplete:
         status.replace(state="pending", work_done=0.0).write(run.status_file)
     return WrittenRun(kept_settings=() if status.state == "finished" else kept)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.config.paths import experiment_arguments
-from posenc.runs.files import reject_special_files
+from posenc.runs.files import NotRegularFileError, read_text, reject_special_files
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
 if TYPE_CHECKING:
@@ -203,12 +203,14 @@ def check_folder_settings(mode: str) -> None:
 def _read_settings(file: Path) -> dict[str, str]:
     """Return the settings in a file as wandb parses it; none if it does not exist."""
     parser = configparser.ConfigParser()
-    if file.exists() and not file.is_file():  # a pipe would block
-        raise WandbError(f"{file} is not a file; delete it or use another folder")
     try:
-        parser.read(file)
+        parser.read_string(read_text(file))  # unlike `parser.read`, does not block on a pipe
         return dict(parser.items("default")) if parser.has_section("default") else {}
-    except (configparser.Error, UnicodeDecodeError) as error:
+    except NotRegularFileError as error:
+        raise WandbError(f"{file} is {error}; delete it or use another folder") from None
+    except OSError:  # wandb cannot read it, either
+        return {}
+    except (configparser.Error, ValueError) as error:
         raise WandbError(f"{file} cannot be read: {one_line(error)}") from None
 
 
