@@ -1,5 +1,6 @@
 """A sweep copies the finished runs of other experiments instead of training them again."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,22 @@ def test_a_copied_run_with_all_requested_results_is_finished(small_job: list[str
     finish(planned(small_job, "name=first"))
     second = planned(small_job, "name=second", reuse=("other", "first"))
     assert second.status().state == "finished"
+
+
+def test_a_run_without_checkpoints_is_copied_if_it_has_all_requested_results(
+    small_job: list[str],
+) -> None:
+    first = planned(small_job, "name=first")
+    finish(first)
+    shutil.rmtree(first.checkpoints)
+    second = planned(small_job, "name=second", reuse=("first",))
+    assert second.status().state == "finished" and second.rows() == first.rows()
+    more_lengths = [o.replace("[1,4]", "[1,2,4]") for o in small_job]
+    third = planned(more_lengths, "name=third", reuse=("first",))
+    assert third.status() == Status()
+    first.config_file.write_text("[")
+    fourth = planned(small_job, "name=fourth", reuse=("first",))
+    assert fourth.status() == Status()
 
 
 @pytest.mark.parametrize("state", ["pending", "interrupted", "failed"])

@@ -25,8 +25,7 @@ from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import remember
 from posenc.sweeps.launcher import PlannedRun, config_file_digest
-from posenc.sweeps.reuse import finished_run
-from posenc.sweeps.run_writer import Job, WrittenRun, directory_problem, write_run
+from posenc.sweeps.run_writer import Job, WrittenRun, directory_problem, find_copy, write_run
 from posenc.tracking.build_tracker import wandb_destination
 
 PLAN_KEYS = ("premises", "claims", "published")
@@ -69,7 +68,7 @@ def plan(
         for key, values in zip(keys, all_values, strict=True)
     ]
     unique_jobs = _without_duplicates(all_jobs)
-    sources = {job.run: finished_run(job.run, reuse) for job in unique_jobs}
+    sources = {job.run: find_copy(job, reuse) for job in unique_jobs}
     problems: dict[RunDirectory, PosencError] = {}
     for job in unique_jobs:
         if problem := directory_problem(replace(job, run=sources[job.run] or job.run)):

@@ -29,22 +29,16 @@ def reused_experiments(sweep: DictConfig) -> list[str]:
     return names
 
 
-def finished_run(run: RunDirectory, experiments: Sequence[str]) -> RunDirectory | None:
-    """Return the first finished copy of `run` in `experiments` that has a checkpoint, or None.
-
-    If `run` has been started, returns None.
-    """
-    from posenc.training.checkpoint import list_checkpoints  # torch is slow to import
-
+def finished_copies(run: RunDirectory, experiments: Sequence[str]) -> list[RunDirectory]:
+    """Return the finished copies of `run` in `experiments`: none if `run` has been started."""
     if run.path.exists() and not _is_pending(run):
-        return None
+        return []
     copies = [RunDirectory(run.path.parents[1] / name / run.name) for name in experiments]
-    finished = [copy for copy in copies if copy.status().state == "finished"]
-    return next((copy for copy in finished if list_checkpoints(copy.checkpoints)), None)
+    return [copy for copy in copies if copy.status().state == "finished"]
 
 
 def copy_run(source: RunDirectory, run: RunDirectory) -> None:
-    """Copy a run's results, logs and checkpoints, but not its W&B record (`mirror.json`).
+    """Copy a run's results, logs and checkpoints (if any), but not its W&B record (`mirror.json`).
 
     The copy is complete or absent, even if the process is killed. It replaces a run that was
     planned but not started. Does nothing if another process has started or copied the run in the
@@ -80,7 +74,7 @@ def _copy_files(source: RunDirectory, run: RunDirectory) -> None:
     temporary = RunDirectory(Path(mkdtemp(prefix=COPY_PREFIX, dir=run.path.parent)))
     try:
         temporary.checkpoints.mkdir()
-        for checkpoint in source.checkpoints.iterdir():  # copytree would hide that the disk is full
+        for checkpoint in source.checkpoints.glob("*"):  # copytree would hide that the disk is full
             shutil.copy2(checkpoint, temporary.checkpoints)
         files = [source.status_file, source.metrics_file, source.timing_file, source.log_file]
         files += [source.evaluation_file, source.positions_file, source.blocks_file]

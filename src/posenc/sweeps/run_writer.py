@@ -1,6 +1,8 @@
 """Checks and writes the run directories of a sweep's jobs."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,7 +17,7 @@ from posenc.runs.files import reject_special_files, walk_entries
 from posenc.runs.lock import describe_holder, is_locked
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.saved_config import write_config
-from posenc.sweeps.reuse import copy_run
+from posenc.sweeps.reuse import copy_run, finished_copies
 from posenc.training.checkpoint import list_checkpoints, list_weights
 
 UPDATED_ON_RESUME = (
@@ -44,6 +46,19 @@ class Job:
     data: Dataset
 
 
+def find_copy(job: Job, experiments: Sequence[str]) -> RunDirectory | None:
+    """Return the first finished copy of the run in `experiments` that can be used, or None.
+
+    It must have a checkpoint, or a readable configuration and all requested results.
+    """
+    for copy in finished_copies(job.run, experiments):
+        copied = replace(job, run=copy)
+        with suppress(RunError):
+            if _has_checkpoint(copied) or _is_complete(copied):
+                return copy
+    return None
+
+
 def directory_problem(job: Job) -> PosencError | None:
     """Return why the directory of a run cannot be used; the other runs continue without it.
 
@@ -51,8 +66,12 @@ def directory_problem(job: Job) -> PosencError | None:
     """
     try:
         _check_directory(job)
-        if not list_checkpoints(job.run.checkpoints) and job.run.status().state == "finished":
-            _check_complete(job)
+        has_only_results = job.run.status().state == "finished" and not _has_checkpoint(job)
+        if has_only_results and not _is_complete(job):
+            raise RunError(
+                f"{job.run.path} has finished, but has no checkpoint to evaluate; to train it"
+                f" again, delete it with `posenc clean run={job.run.path} --yes`"
+            )
     except PosencError as error:
         return error
     if missing := _token_counts_without_weights(job):
@@ -90,18 +109,18 @@ def _check_directory(job: Job) -> None:
         )
 
 
-def _check_complete(job: Job) -> None:
-    """Raise RunError if a run lacks evaluation rows, or n-gram models of the requested order.
+def _has_checkpoint(job: Job) -> bool:
+    return bool(list_checkpoints(job.run.checkpoints))
 
-    Without a checkpoint, a finished run would be trained again to add them.
+
+def _is_complete(job: Job) -> bool:
+    """Whether a run has all requested evaluation rows, and n-gram models of the requested order.
+
+    If not, a finished run without a checkpoint would have to be trained again.
     """
     run = job.run
     saved_order = run.config().get("ngram_order") if run.config_file.exists() else None
-    if saved_order != job.config.ngram_order or _missing_row_keys(job):
-        raise RunError(
-            f"{run.path} has finished, but has no checkpoint to evaluate; to train it again, delete"
-            f" it with `posenc clean run={run.path} --yes`"
-        )
+    return saved_order == job.config.ngram_order and not _missing_row_keys(job)
 
 
 def _token_counts_without_weights(job: Job) -> list[int]:
