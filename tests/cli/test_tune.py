@@ -10,7 +10,10 @@ import pytest
 from posenc.api import tuning
 from posenc.api.sweep_launch import Sweep
 from posenc.cli import main
-from posenc.runs.files import append_jsonl
+from posenc.cli import tune as tune_command
+from posenc.runs.files import append_jsonl, write_atomic
+from posenc.runs.lock import is_locked
+from posenc.runs.plan_file import PLAN_LOCK
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import PlannedRun
 from posenc.training.checkpoint import save_checkpoint
@@ -89,6 +92,22 @@ def test_another_search_with_the_same_name_keeps_the_trials_of_the_first(
     assert kept == {**first, "optimizer.weight_decay": "-"}
     assert added["run"].startswith("rope") and 0 < float(added["optimizer.weight_decay"]) < 1
     assert list(added)[-1] == "validation_loss"
+
+
+def test_other_searches_cannot_write_between_reading_and_writing_the_file(
+    tune: Callable[..., list[dict[str, str]]],
+    launched: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    locked: list[bool] = []
+
+    def write(file: Path, text: str) -> None:
+        locked.append(is_locked(file.with_name(PLAN_LOCK)))
+        write_atomic(file, text)
+
+    monkeypatch.setattr(tune_command, "write_atomic", write)
+    assert tune("encoding=alibi", INTERVAL, "trials=1")
+    assert locked == [True]
 
 
 def test_losses_of_other_validation_settings_are_not_compared(

@@ -16,6 +16,8 @@ from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
 from posenc.runs.files import corrupt_file_error, read_text, write_atomic
+from posenc.runs.lock import lock
+from posenc.runs.plan_file import PLAN_LOCK
 
 DEFAULT_TRIALS = 10
 FIXED_COLUMNS = ("run", "job", "validation_loss")
@@ -38,7 +40,8 @@ def run(arguments: Arguments) -> int:
     records = [_record(search, trial) for search in searches for trial in search.trials]
     if records:
         _print_best(searches)
-        write_atomic(file, records_csv(_with_other_searches(file, records)))
+        with lock(file.with_name(PLAN_LOCK)):  # other searches may update the file
+            write_atomic(file, records_csv(_with_other_searches(file, records)))
         console.print(f"all trials: {file}", highlight=False, soft_wrap=True)
     if not complete:
         console.print("interrupted; rerun the same command to resume the search")

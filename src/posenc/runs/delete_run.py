@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 from posenc.config.errors import RunError
 from posenc.runs.files import is_disk_full, reject_special_files, walk_entries, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
-from posenc.runs.plan_file import COPY_LOCK, read_plan
+from posenc.runs.plan_file import COPY_LOCK, PLAN_LOCK, read_plan
 from posenc.runs.run_directory import RunDirectory
 
 DELETED_PREFIX = ".deleted-"
@@ -101,7 +101,7 @@ def _remove_emptied_folder(folder: Path) -> None:
         for name in (".code", "wandb"):
             with suppress(OSError):  # it does not exist, or has other files
                 (folder / name).rmdir()
-        if {path.name for path in folder.iterdir()} <= {".plan.lock", COPY_LOCK}:
+        if {path.name for path in folder.iterdir()} <= {PLAN_LOCK, COPY_LOCK}:
             shutil.rmtree(folder)
 
 

@@ -20,10 +20,13 @@ PLAN_TYPES = {
     "published": list | None,
 }
 
+PLAN_LOCK = ".plan.lock"
+"""The lock in an experiment's folder that a process holds while it updates a file of the folder."""
+
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
-OWN_NAMES = ("plan.json", ".plan.lock", COPY_LOCK, ".code", ".submitit", "wandb")
+OWN_NAMES = ("plan.json", PLAN_LOCK, COPY_LOCK, ".code", ".submitit", "wandb")
 """Files and folders in an experiment's folder, besides its runs and reports."""
 
 REPORT_FOLDERS = ("report", "report-selected")
@@ -58,7 +61,7 @@ def update_plan(
     Null values do not replace older ones, because a command without `experiment=` may add runs.
     Raises RunError if the file is corrupt or not from posenc.
     """
-    with lock(folder / ".plan.lock"):
+    with lock(folder / PLAN_LOCK):
         old, file = read_plan(folder), folder / "plan.json"
         if file.exists() and "runs" not in read_mapping(file, PLAN_TYPES):
             raise RunError(f"{file} is not from posenc; move it elsewhere, or use another folder")
