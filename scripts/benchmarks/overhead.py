@@ -25,7 +25,7 @@ from posenc.data.tokenized import TrainingWindows
 from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.status import Progress, ResolvedSettings
+from posenc.runs.status import ResolvedSettings, StatusWriter
 from posenc.tracking.tracker import NullTracker
 from posenc.training.batches import micro_batch_loader
 from posenc.training.fit import build_module
@@ -102,7 +102,7 @@ def measure(folder: Path, length: int, pairs: int, steps: int) -> list[tuple[flo
         "", torch.get_num_threads(), "cpu", "", config.kernel, False, "requested", None, 0
     )
     stop, tracker = StopRequest(lambda: True), NullTracker()
-    progress, encoding = Progress(run.status_file), plain.model.encoding
+    progress, encoding = StatusWriter(run.status_file), plain.model.encoding
     session = Session(run, config, encoding, resolved, data, progress, stop, tracker.log)
     recorder = Recorder(session, training, training_fraction=1.0, validate=None)
     trainer = build_trainer(config, "cpu", training, [recorder, interleave])

@@ -72,12 +72,12 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
     ("HalfDetached", {}, {"gradients_are_correct": "slope is wrong in layer 0"}),
     ("WrongFactors", {}, {"kernels_agree": "factored, outputs"}),
     ("AssumesFirstRows", {}, {"kernels_agree": "outputs"}),
-    ("AnglesInFloat32", {}, {"half_precision_is_safe": "rotate of layer 0"}),
-    ("AnglesLikeQueries", {}, {"half_precision_is_safe": "bfloat16 inputs"}),
-    ("AnglesUnderAutocast", {}, {"half_precision_is_safe": "rotate of layer 0"}),
-    ("SlopesInABuffer", {}, {"half_precision_is_safe": "after .bfloat16()"}),
-    ("SumsInFloat32", {}, {"half_precision_is_safe": "bias of layer 0"}),
-    ("ValueBiasInHalfPrecision", {}, {"half_precision_is_safe": "value_bias of layer 0"}),
+    ("AnglesInFloat32", {}, {"bfloat16_is_safe": "rotate of layer 0"}),
+    ("AnglesLikeQueries", {}, {"bfloat16_is_safe": "bfloat16 inputs"}),
+    ("AnglesUnderAutocast", {}, {"bfloat16_is_safe": "rotate of layer 0"}),
+    ("SlopesInABuffer", {}, {"bfloat16_is_safe": "after .bfloat16()"}),
+    ("SumsInFloat32", {}, {"bfloat16_is_safe": "bias of layer 0"}),
+    ("ValueBiasInHalfPrecision", {}, {"bfloat16_is_safe": "value_bias of layer 0"}),
 ]
 
 

@@ -15,7 +15,7 @@ from posenc.check import (
     check_property,
     verify_encoding,
 )
-from posenc.check.numerics import half_precision_is_safe
+from posenc.check.numerics import bfloat16_is_safe
 from posenc.check.sequences import is_prefix_consistent
 from posenc.cli.check import SMALL_MODEL
 from posenc.config.paths import options
@@ -44,7 +44,7 @@ def test_every_encoding_has_every_property_or_a_known_limitation(name: str) -> N
 @pytest.mark.parametrize("name", one_per_class())
 def test_half_precision_is_safe_at_large_positions(name: str) -> None:
     under_test = replace(encoding_under_test(name), largest_position=16_000)
-    result = check_property(half_precision_is_safe, under_test)
+    result = check_property(bfloat16_is_safe, under_test)
     assert result.status == "pass", result.evidence
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from posenc.attention import reference
 from posenc.attention.choice import attend
 from posenc.encodings.base import Geometry
-from posenc.encodings.wall import BASE_CASE, Wall
+from posenc.encodings.wall import MAX_DIRECT_TOKENS, Wall
 
 LAYER = 1
 
@@ -52,7 +52,7 @@ def test_scores_are_sums_over_channels_of_products_of_gates() -> None:
     for b, h, i, j in [
         (0, 0, 0, 0),
         (1, 1, 5, 2),
-        (0, 1, BASE_CASE, 3),
+        (0, 1, MAX_DIRECT_TOKENS, 3),
         (1, 0, 70, 31),
         (1, 1, 70, 64),
     ]:
@@ -83,7 +83,7 @@ def authors_attention(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tensor]:
     return run_path(str(file))["naive_wall_attn"]
 
 
-@pytest.mark.parametrize("length", [BASE_CASE - 1, BASE_CASE + 1, 101])
+@pytest.mark.parametrize("length", [MAX_DIRECT_TOKENS - 1, MAX_DIRECT_TOKENS + 1, 101])
 def test_attention_equals_the_authors_reference(
     length: int, authors_attention: Callable[..., Tensor]
 ) -> None:

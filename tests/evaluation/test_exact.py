@@ -18,7 +18,7 @@ from torch import Tensor
 from posenc.cli import main
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
-from posenc.runs.loss_arrays import positions_name
+from posenc.runs.loss_arrays import position_array_name
 from posenc.runs.run_directory import RunDirectory
 
 HEADS = 4
@@ -204,8 +204,8 @@ def test_the_loss_at_a_position_is_the_sum_over_the_tokens_there(
     for position in (0, 1, 31, 32, 60):
         scored = ((i, i - position) for i in range(position, 398, 61))
         total, count = score_one_at_a_time(weights, short_tokens, scored)
-        assert arrays[f"{positions_name(row)}.count"][position] == count
-        assert arrays[f"{positions_name(row)}.sum"][position] == pytest.approx(total, abs=1e-5)
+        assert arrays[f"{position_array_name(row)}.count"][position] == count
+        assert arrays[f"{position_array_name(row)}.sum"][position] == pytest.approx(total, abs=1e-5)
 
 
 def test_losses_by_position_sum_to_the_row(small_run: Callable[..., RunDirectory]) -> None:

@@ -14,7 +14,7 @@ from posenc.evaluation.factor_search import (
     Factors,
     Generation,
     SearchSize,
-    best,
+    best_candidates,
     initial_factors,
     next_generation,
 )
@@ -39,7 +39,7 @@ def search(generations: int, size: SearchSize, seed: int = 1) -> list[Generation
 
 def test_the_search_approaches_the_optimum_of_a_function() -> None:
     generations = search(30, SearchSize(32, 16, 16, 16))
-    start, end = best(generations[:1], 1)[0][1], best(generations, 1)[0][1]
+    start, end = best_candidates(generations[:1], 1)[0][1], best_candidates(generations, 1)[0][1]
     assert end < 0.1 * start
     candidates = [factors for generation in generations for factors, _ in generation]
     assert len(set(candidates)) == len(candidates) > 900

@@ -17,7 +17,7 @@ from posenc.evaluation.swap import swapped_config
 from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main as job
 from posenc.model.build import build_model
-from posenc.runs.loss_arrays import positions_name, read_arrays
+from posenc.runs.loss_arrays import position_array_name, read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
 
@@ -107,7 +107,7 @@ def test_a_swap_equals_a_model_built_with_that_encoding(
         assert abs(loss - unswapped_loss) > 1e-5, swap
     assert rows[None]["loss"] == pytest.approx(unswapped_loss, abs=1e-6)
     arrays = read_arrays(short_run.positions_file)
-    sums = {swap: arrays[f"{positions_name(row)}.sum"].sum() for swap, row in rows.items()}
+    sums = {swap: arrays[f"{position_array_name(row)}.sum"].sum() for swap, row in rows.items()}
     assert sums == pytest.approx({swap: row["sum"] for swap, row in rows.items()}, rel=1e-9)
 
 

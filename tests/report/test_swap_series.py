@@ -40,8 +40,8 @@ def merged_curves(folder: Path) -> list[CurveSet]:
 def test_the_swaps_of_an_encoding_are_one_curve_set_in_a_fixed_order(swapped: Path) -> None:
     encodings, *with_swaps = merged_curves(swapped)
     assert {curve.label for curve in encodings.curves} == {"rope", "sinusoidal", "alibi"}
-    assert encodings.swapped is None
-    assert {curves.swapped for curves in with_swaps} == {"rope", "sinusoidal"}
+    assert encodings.swapped_encoding is None
+    assert {curves.swapped_encoding for curves in with_swaps} == {"rope", "sinusoidal"}
     for curves in with_swaps:
         assert [c.label for c in curves.curves] == ["none", "pi", "yarn", "yarn factor=4", "own"]
         assert [c.points[-1].mean for c in curves.curves] == [3.0, 2.6, 2.5, 2.0, 4.0]
@@ -79,7 +79,7 @@ def test_none_is_the_row_that_scored_the_same_tokens_as_the_swaps(
 def test_curves_without_swaps_are_not_changed(tmp_path: Path, fabricate: SimpleNamespace) -> None:
     fabricate.run(tmp_path / "plain", fabricate.config("rope", 64, 1), [fabricate.row(64, 2.0)])
     (curves,) = merged_curves(tmp_path / "plain")
-    assert curves.swapped is None and [curve.label for curve in curves.curves] == ["rope"]
+    assert curves.swapped_encoding is None and [curve.label for curve in curves.curves] == ["rope"]
 
 
 def test_a_single_encoding_has_only_the_table_of_its_swaps(
@@ -158,12 +158,12 @@ def test_swaps_with_different_budgets_are_neither_averaged_nor_compared(
         fabricate.run(tmp_path / "rope", fabricate.config("rope", 64, seed), rows)
     results = read_results(tmp_path / "rope")
     ((curves, rows),) = results.losses
-    assert curves.swapped == "rope"
+    assert curves.swapped_encoding == "rope"
     cells = {(r.curve.label, x): value for r in rows for x, value in r.values.items()}
     assert cells["pi", 128].point.seeds == (1,)  # the other seed was evaluated with another budget
     assert [key for key, value in cells.items() if value.best] == [("yarn", 64)]
     assert any(
-        "at 128 tokens average over different numbers" in n for n in value_notes(PERPLEXITY, rows)
+        "at 128 tokens average over different numbers" in n for n in value_notes(PERPLEXITY, [rows])
     )
     seeds = dict(results.setup)["Seeds"]
     assert seeds.startswith("1, 2; excluded") and seeds.endswith(": seed 2 of rope")

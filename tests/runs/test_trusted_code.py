@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.trusted_code import is_known_target, remember
+from posenc.runs.trusted_code import is_known_target, record_trusted
 
 TARGET = "json.dumps"
 
@@ -23,7 +23,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_corrupt_record_trusts_nothing_and_is_replaced(record: Path, text: str) -> None:
     record.write_text(text)
     assert not is_known_target(TARGET)
-    remember([TARGET])
+    record_trusted([TARGET])
     assert is_known_target(TARGET) and not is_known_target("json.loads")
 
 
@@ -39,7 +39,7 @@ def test_without_a_home_directory_nothing_is_remembered(
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     for state in ("", "state"):
         monkeypatch.setenv("XDG_STATE_HOME", state)
-        remember([TARGET])
+        record_trusted([TARGET])
         assert not is_known_target(TARGET) and list(tmp_path.iterdir()) == []
 
 
@@ -53,7 +53,7 @@ def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
     (mine / "__init__.py").touch()
     (other / "__init__.py").symlink_to(mine / "__init__.py")
     monkeypatch.chdir(mine.parent)
-    remember(["bias_package.bias.Bias"])
+    record_trusted(["bias_package.bias.Bias"])
     assert is_known_target("bias_package.bias.Bias")
     monkeypatch.chdir(other.parent)
     assert not is_known_target("bias_package.bias.Bias")

@@ -90,8 +90,8 @@ class LoadedRun:
         """Return the prompt followed by `tokens` more tokens, even beyond the training length.
 
         Tokens are drawn from softmax(logits / temperature); temperature=0 always takes the most
-        likely token. An end-of-document token does not stop generation; it is left out of the
-        text, or is a newline with tokenizer=word.
+        likely token. An end-of-document token does not stop generation; it is omitted from the
+        text (with tokenizer=word, it becomes a newline).
 
         Keys and values of earlier tokens are cached; every prediction equals that of the model on
         the whole sequence. For models and encodings outside posenc, and if a token's output depends
@@ -128,7 +128,7 @@ class LoadedRun:
             return f"posenc.load({str(self.path)!r}, modules={modules!r})"
 
         config = run_config(self.directory, self._modules, trust_hint)
-        with suppress(ConfigError):  # the hash depends on an untrusted class; it is never built
+        with suppress(ConfigError):  # the hash needs an untrusted class, which is not built
             check_identity(config)
         return config
 
@@ -183,8 +183,8 @@ def override_list(overrides: str | Sequence[str]) -> list[str]:
         words = shlex.split(overrides) if isinstance(overrides, str) else list(overrides)
     except ValueError as error:
         raise ConfigError(f"{overrides}: {error}") from None
-    if wrong := [word for word in words if not isinstance(word, str)]:
-        raise ConfigError(f"{wrong[0]!r}: an override must be a string, such as 'seed=1'")
+    if invalid := [word for word in words if not isinstance(word, str)]:
+        raise ConfigError(f"{invalid[0]!r}: an override must be a string, such as 'seed=1'")
     return words
 
 

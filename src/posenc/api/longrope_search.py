@@ -25,7 +25,7 @@ from posenc.evaluation.factor_search import (
     Factors,
     Generation,
     SearchSize,
-    best,
+    best_candidates,
     initial_factors,
     next_generation,
 )
@@ -91,8 +91,8 @@ def search_factors(
     size = SearchSize(**{key: request[key] for key in SIZE_KEYS})
     propose = partial(
         next_generation,
-        starting=list(starting.values()),
-        scale=request.length / config.train_length,
+        initial_candidates=list(starting.values()),
+        factor=request.length / config.train_length,
         size=size,
         seed=request.seed,
     )
@@ -101,9 +101,9 @@ def search_factors(
         generations.append(propose(generations, loss=loss))
         _write_generations(state_file, settings, generations)
         evaluated = sum(map(len, generations))
-        on_progress(len(generations) - 1, evaluated, best(generations, 1)[0][1])
+        on_progress(len(generations) - 1, evaluated, best_candidates(generations, 1)[0][1])
     generations = generations[: request.generations + 1]
-    ((factors, lowest),) = best(generations, 1)
+    ((factors, lowest),) = best_candidates(generations, 1)
     losses = dict(generations[0])
     return FactorSearchResult(
         {name: losses[candidate] for name, candidate in starting.items()},
@@ -221,7 +221,7 @@ def _read_generations(
         raise corrupt_file_error(file, error) from None
     except (TypeError, ValueError) as error:
         raise corrupt_file_error(file, error) from None
-    for factors, lowest in best(generations, 1):
+    for factors, lowest in best_candidates(generations, 1):
         if not math.isclose(measured := loss(factors), lowest, rel_tol=1e-4):
             error = f"its lowest loss is {lowest:.6f}, but measuring it again gives {measured:.6f}"
             raise corrupt_file_error(file, error)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.api.saved_run import locked_run, run_tokenizer, training_data
@@ -52,7 +52,7 @@ def build_evaluation(
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
         )
-    if not user_keys & set(LENGTH_KEYS):
+    if not any(OmegaConf.select(request, key) for key in LENGTH_KEYS):
         request.evaluation.lengths = list(config.planned.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
     if "tasks" in config.evaluation.get("protocols", []) and not user_keys & protocol_keys:

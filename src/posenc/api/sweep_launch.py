@@ -40,7 +40,7 @@ class Sweep:
 def compose_training(
     overrides: Sequence[str], config_dirs: Sequence[Path], argv: Sequence[str]
 ) -> Sweep:
-    """Return the sweep that `overrides` describe; error messages quote `argv`, the command line.
+    """Return the sweep that `overrides` describe; an error for a benchmark quotes the words `argv`.
 
     Raises ConfigError for invalid overrides, and for an experiment that is a benchmark.
     """

@@ -50,8 +50,8 @@ def _describe_unfinished(statuses: dict[str, Status]) -> str:
     """Return an error message with a remedy and the state of each unfinished run."""
     unfinished = {name: s for name, s in statuses.items() if s.state != "finished"}
     failed = any(status.state == "failed" for status in unfinished.values())
-    retry = " with retry=true" if failed else ""
-    lines = [f"{len(unfinished)} of {len(statuses)} runs did not finish; train them again{retry}"]
+    remedy = "train again with retry=true" if failed else "train again to resume them"
+    lines = [f"{len(unfinished)} of {len(statuses)} runs did not finish; {remedy}"]
     for name, status in unfinished.items():
         error = f" ({status.error})" if status.error else ""
         lines.append(f"{name}: {status.state}{error}")

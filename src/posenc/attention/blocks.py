@@ -38,7 +38,7 @@ from posenc.encodings.base import Encoding
 BLOCK_BUDGET = 2**22
 """The maximum number of scores in a block, unless it has the minimum number of rows."""
 EVALUATION_BUDGET = 2**24
-"""The same in evaluation, with `attend_without_copy`."""
+"""The same limit in evaluation, for blocks that `attend_without_copy` computes."""
 ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
@@ -81,9 +81,9 @@ def row_blocks(
     batch, heads, length, _ = q.shape
     smallest, largest = ROW_LIMITS
     size = max(smallest, min(largest, budget // (batch * heads * length)))
-    before = window_size(encoding, length) - 1 + encoding.content_lookback()
+    num_earlier_keys = window_size(encoding, length) - 1 + encoding.content_lookback()
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
-    return [(rows, slice(max(0, rows.start - before), rows.stop)) for rows in blocks]
+    return [(rows, slice(max(0, rows.start - num_earlier_keys), rows.stop)) for rows in blocks]
 
 
 def attend_block(

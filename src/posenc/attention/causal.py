@@ -18,14 +18,19 @@ def unsupported_reason(
 ) -> str | None:
     """Return why the kernel does not support the encoding, or None if it does.
 
-    It supports encodings that act on attention only through `rotate` and, on a GPU, `sink`.
+    It supports encodings that act on attention only through `rotate` and `sink`.
     """
     hooks = ("rotation_index", "bias", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook_reason(encoding, *hooks):
         return reason
-    if device.type == "cpu" and encoding.overrides("sink"):
-        return "on a CPU, toeplitz computes its sink with fewer operations"
     return None if encoding.window() is None else "it has a window"
+
+
+def slow_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return why another kernel is faster on a CPU, or None."""
+    if encoding.overrides("sink"):
+        return "toeplitz computes its sink with fewer operations"
+    return None
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 The bias is Q_i . K_j up to a per-query constant, where Q and K have few columns. The factors often
 grow with sequence length, while the bias for the keys that matter, Q_i . (K_j - K_i), is small. On
-a CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, where only
-bfloat16 is supported, the factors become extra columns of queries and keys in plain causal
+a CPU, `factored_blocks` computes the differences before it rounds them. On a GPU, where this
+kernel supports only bfloat16, the factors become extra columns of queries and keys in plain causal
 attention, with several bfloat16 columns per factor. This adds less error than rounding queries and
 keys to bfloat16.
 """

@@ -5,6 +5,7 @@ the largest distance, and the queries of a block are in reverse order, each row 
 is a slice of the vector that starts one entry after the slice for the previous row. The bias of a
 block is therefore an overlapping view of the vector, which the fused kernel reads like any other
 mask; no mask is stored.
+
 A fixed bias is nearly free. A learnable one has a slower backward pass, which computes the
 scores of BACKWARD_ROWS queries at a time.
 """
@@ -37,7 +38,7 @@ def unsupported_reason(
 
 
 def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
-    """Return why attention is more than a softmax of scores with a Toeplitz bias, or None."""
+    """Return why attention cannot be computed with a Toeplitz bias, or None if it can."""
     hooks = ("rotation_index", "content_bias", "normalize", "value_bias", "mask")
     if reason := overridden_hook_reason(encoding, *hooks):
         return reason

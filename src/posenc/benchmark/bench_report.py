@@ -44,7 +44,7 @@ def write_benchmark(
     """Write index.html, and bench.json, .csv, .md, .png and .svg.
 
     If an encoding was measured with several kernels, also writes kernels.csv. The folder of an
-    earlier benchmark is renamed, because its timings could not be reproduced.
+    earlier benchmark is renamed, not overwritten, because its timings cannot be reproduced.
 
     `about` has the experiment's `title` and optionally its `question`, `interpretation`,
     `limitations`, and the `source` of published costs. All tables and figures are created

@@ -184,7 +184,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     """Estimate the cost of a run without training it; nothing is downloaded or prepared.
 
     Evaluation is included only if the size of the data is known. Pass a `cache` to estimate several
-    runs. Raises ConfigError if the configuration cannot run.
+    runs. Raises ConfigError if the configuration is invalid.
     """
     cache = cache or SweepCache()
     encoding = validate(config, cache.verified)
@@ -228,10 +228,9 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
 
 
 def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) -> CompileChoice:
-    on_gpu = machine.has_gpu and config.trainer.accelerator != "cpu"
     return choose_compile(
         config.compile,
-        torch.device("cuda" if on_gpu else "cpu"),
+        torch.device("cuda" if machine.uses_gpu(config) else "cpu"),
         config.precision,
         steps.total,
         on_this_machine=machine.is_this_machine,
@@ -265,7 +264,7 @@ def _memory(
     If the encoding branches on the values of tensors, its activations cannot be traced without
     running it, so they are excluded.
     """
-    process = 0 if machine.has_gpu else process_bytes()
+    process = 0 if machine.uses_gpu(config) else process_bytes()
     try:
         return training_memory(config, model, vocab_size, steps, process), False
     except DataDependentOutputException:

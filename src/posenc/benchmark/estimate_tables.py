@@ -27,7 +27,7 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     lines = [
         _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
         f"{plural(len(estimates), 'run')}, {_scientific(totals['flops'])} FLOPs at"
-        f" {_scientific(slowest)} FLOP/s per device, or faster:"
+        f" {_scientific(slowest)} FLOP/s or more per device:"
         f" {totals['device_seconds'] / 3600:.3g} device hours",
         f"time: {format_duration(totals['seconds'])}{evaluation} (concurrent runs:"
         f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",

@@ -40,6 +40,10 @@ class Machine(ABC):
     memory: float | None = None
     is_this_machine = False
 
+    def uses_gpu(self, config: DictConfig) -> bool:
+        """Whether a run with this configuration would be trained on a GPU of this machine."""
+        return self.has_gpu and config.trainer.accelerator != "cpu"
+
     @abstractmethod
     def throughput(
         self, config: DictConfig, vocab_size: int, evaluation_length: int | None
@@ -105,7 +109,7 @@ class ThisMachine(Machine):
             config.model.layers = min(MAX_TIMED_LAYERS, config.model.layers)
         check_memory(build_meta_model(config, vocab_size).parameter_count())
         torch.set_num_threads(max(1, cores() // (self.concurrent_runs * config.devices)))
-        model = build_model(config, vocab_size).to("cuda" if self.has_gpu else "cpu")
+        model = build_model(config, vocab_size).to("cuda" if self.uses_gpu(config) else "cpu")
         tokens = _zipf_tokens(vocab_size, config.train_length).to(model.device)
 
         def forward() -> Tensor:

@@ -7,7 +7,12 @@ import torch
 from posenc.check import definition, numerics, parameters, sequences
 from posenc.check.causality import verify_causality
 from posenc.check.encoding_under_test import EncodingUnderTest, Result, failed
-from posenc.check.hook_definitions import parts, raising_line, user_encodings, verify_definitions
+from posenc.check.hook_definitions import (
+    nested_encodings,
+    raising_line,
+    user_encodings,
+    verify_definitions,
+)
 from posenc.check.hook_values import verify_longer_values, verify_values
 from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import ConfigError, describe_error, one_line
@@ -34,7 +39,7 @@ PROPERTIES: tuple[Property, ...] = (
     numerics.gradients_reach_parameters,
     numerics.gradients_are_correct,
     numerics.kernels_agree,
-    numerics.half_precision_is_safe,
+    numerics.bfloat16_is_safe,
 )
 
 
@@ -56,7 +61,9 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything
-        raise user_code_error(error, type(encoding), map(type, parts(encoding))) from error
+        raise user_code_error(
+            error, type(encoding), map(type, nested_encodings(encoding))
+        ) from error
     finally:
         torch.set_num_threads(threads)
 

@@ -15,7 +15,7 @@ from posenc.check.encoding_under_test import (
     perturb_zero_parameters,
 )
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_parts_and_self
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_encodings_and_self
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
@@ -37,7 +37,7 @@ def verify_causality(encoding: Encoding) -> None:
     them. User-defined encodings are also verified on longer inputs. Properties that an encoding
     declares in `limitations` are not verified.
     """
-    for part in user_parts_and_self(encoding):
+    for part in user_encodings_and_self(encoding):
         longer = () if is_builtin(type(part)) else (LONGER_LENGTH,)
         lengths = (TINY_LENGTH, *longer)
         for name, problem in PROBLEMS.items():
@@ -103,10 +103,10 @@ def _attention_hook(layer_encoding: Encoding, name: str, length: int, prefix_len
     depends_on_length = _differ(weights[..., :prefix_length], alone)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
-    return uncompared_hook(layer_encoding)
+    return hook_not_in_layer_outputs(layer_encoding)
 
 
-def uncompared_hook(layer_encoding: Encoding) -> str:
+def hook_not_in_layer_outputs(layer_encoding: Encoding) -> str:
     """Return the first overridden hook that acts on attention, but is not in `layer_outputs`.
 
     Returns `window` if the layer overrides none.

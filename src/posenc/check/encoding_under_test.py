@@ -51,7 +51,7 @@ def known_limitation(reason: str, evidence: str) -> Result:
 
 
 def compare_with_declaration(holds: bool, evidence: str, limitation: str | None) -> Result:
-    """Return the result of a check.
+    """Return pass, known limitation or fail for a property that may be declared as a limitation.
 
     `limitation` is the declared reason why the property does not hold, or None.
     """

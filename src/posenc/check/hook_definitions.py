@@ -28,17 +28,17 @@ def verify_definitions(encoding: Encoding) -> None:
     Also raises ConfigError for learnable tensors that are not registered.
     """
     registered = {id(parameter) for parameter in encoding.parameters()}
-    for part in parts(encoding):
-        definition = type(part)
-        _verify_names(definition)
+    for part in nested_encodings(encoding):
+        encoding_class = type(part)
+        _verify_names(encoding_class)
         _verify_limitations(part)
         _verify_registration(part, registered)
         for hook in HOOKS:
-            _verify_signature(definition, hook)
+            _verify_signature(encoding_class, hook)
             if hook in vars(part):
                 raise ConfigError(
-                    f"{definition_location(definition)}: {definition.__name__} sets self.{hook},"
-                    f" which shadows the hook of that name; rename the attribute"
+                    f"{definition_location(encoding_class)}: {encoding_class.__name__} sets"
+                    f" self.{hook}, which shadows the hook of that name; rename the attribute"
                 )
     if equals_nope(encoding) and type(encoding) not in (Encoding, NoPE):
         raise ConfigError(
@@ -58,9 +58,9 @@ def _verify_limitations(encoding: Encoding) -> None:
 
 
 def _verify_registration(encoding: Encoding, registered: set[int]) -> None:
-    state_of_modules = vars(nn.Module())
+    module_attributes = vars(nn.Module())
     for name, value in vars(encoding).items():
-        tensors = () if name in state_of_modules else _tensors(value)
+        tensors = () if name in module_attributes else _tensors(value)
         if any(tensor.requires_grad and id(tensor) not in registered for tensor in tensors):
             raise encoding_error(
                 encoding,
@@ -81,7 +81,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
-def parts(encoding: Encoding) -> list[Encoding]:
+def nested_encodings(encoding: Encoding) -> list[Encoding]:
     """Return the encoding and those that it contains, from the inside out."""
     return [part for part in encoding.modules() if isinstance(part, Encoding)][::-1]
 
@@ -91,10 +91,10 @@ def raising_line(error: BaseException, encoding: Encoding) -> str | None:
 
     Returns None if there is no such line.
     """
-    return error_location(error, [type(part) for part in parts(encoding)])
+    return error_location(error, [type(part) for part in nested_encodings(encoding)])
 
 
-def user_parts_and_self(encoding: Encoding) -> list[Encoding]:
+def user_encodings_and_self(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding.
 
     The encoding itself may be posenc's own.
@@ -104,18 +104,20 @@ def user_parts_and_self(encoding: Encoding) -> list[Encoding]:
 
 def user_encodings(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, itself included."""
-    return [part for part in parts(encoding) if not is_builtin(type(part))]
+    return [part for part in nested_encodings(encoding) if not is_builtin(type(part))]
 
 
-def is_builtin(definition: type) -> bool:
+def is_builtin(encoding_class: type) -> bool:
     """Return whether a class is posenc's own, not a user's."""
-    return definition.__module__.startswith("posenc.")
+    return encoding_class.__module__.startswith("posenc.")
 
 
 def encoding_error(encoding: Encoding, problem: str) -> ConfigError:
     """Return an error that names the file, the line and the class of an encoding."""
-    definition = type(encoding)
-    return ConfigError(f"{definition_location(definition)}: {definition.__name__}: {problem}")
+    encoding_class = type(encoding)
+    return ConfigError(
+        f"{definition_location(encoding_class)}: {encoding_class.__name__}: {problem}"
+    )
 
 
 def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
@@ -152,12 +154,12 @@ def _shapes(hook: str, arguments: Sequence[Any]) -> str:
     return f" with {shapes}" if shapes else ""
 
 
-def _verify_names(definition: type[Encoding]) -> None:
+def _verify_names(encoding_class: type[Encoding]) -> None:
     """Raise ConfigError if a public method's name resembles a hook that is not overridden."""
     not_overridden = [
-        hook for hook in HOOKS if getattr(definition, hook) is getattr(Encoding, hook)
+        hook for hook in HOOKS if getattr(encoding_class, hook) is getattr(Encoding, hook)
     ]
-    for owner in definition.__mro__:
+    for owner in encoding_class.__mro__:
         if is_builtin(owner) or not issubclass(owner, Encoding):
             continue
         for name, method in vars(owner).items():
@@ -194,18 +196,18 @@ def _accepts(method: Callable[..., Any], hook: str) -> bool:
     return True
 
 
-def _verify_signature(definition: type[Encoding], hook: str) -> None:
+def _verify_signature(encoding_class: type[Encoding], hook: str) -> None:
     """Raise ConfigError if a hook cannot be called with the arguments that posenc passes."""
-    method = getattr(definition, hook)
+    method = getattr(encoding_class, hook)
     if not callable(method):
         raise ConfigError(
-            f"{definition_location(definition)}: {definition.__name__}.{hook} is a"
+            f"{definition_location(encoding_class)}: {encoding_class.__name__}.{hook} is a"
             f" {type(method).__name__}, but must be a method. Signature: {_signature(hook)}"
         )
     if not _accepts(method, hook):
         arguments = inspect.signature(getattr(Encoding, hook)).parameters
         raise ConfigError(
-            f"{definition_location(method)}: {definition.__name__}.{hook} takes"
+            f"{definition_location(method)}: {encoding_class.__name__}.{hook} takes"
             f" {inspect.signature(method)}, but must take ({', '.join(arguments)})."
             f" Signature: {_signature(hook)}"
         )

@@ -21,7 +21,7 @@ from posenc.check.hook_definitions import (
     hook_error,
     is_builtin,
     user_encodings,
-    user_parts_and_self,
+    user_encodings_and_self,
 )
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
@@ -57,7 +57,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     each of `dtypes`. User-defined encodings inside it are tested first and by themselves, so that
     the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
-    for part in user_parts_and_self(encoding):
+    for part in user_encodings_and_self(encoding):
         with torch.random.fork_rng(devices=[]):
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
@@ -285,7 +285,10 @@ def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> 
 
 
 def describe_value(value: Any) -> str:
-    """Return the dtype and shape of a tensor and whether it is finite, or another value's type."""
+    """Return the dtype and shape of a tensor, or the type and value of another object.
+
+    For a tensor on a CPU, also says whether it has NaN or infinity.
+    """
     if isinstance(value, Tensor) and value.device.type != "cpu":
         return f"{_dtype_name(value.dtype)} {list(value.shape)} on device {value.device}"
     if not isinstance(value, Tensor):

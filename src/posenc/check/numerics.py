@@ -162,7 +162,7 @@ def _kernel_results(fresh_model: Decoder, kernel: str, length: int) -> dict[str,
 
 
 @torch.no_grad()
-def half_precision_is_safe(under_test: EncodingUnderTest) -> Result:
+def bfloat16_is_safe(under_test: EncodingUnderTest) -> Result:
     """bfloat16 is safe for angles and biases"""
     length, changes = under_test.supported_length(under_test.largest_position + 1)
     encoding = under_test.build_encoding(changes)

@@ -5,7 +5,7 @@ import copy
 import torch
 
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.causality import first_differing_hook, layer_outputs, uncompared_hook
+from posenc.check.causality import first_differing_hook, hook_not_in_layer_outputs, layer_outputs
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
@@ -119,5 +119,5 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
 
 
 def _hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
-    hook = uncompared_hook(encoding) if hook == "attention" else hook
+    hook = hook_not_in_layer_outputs(encoding) if hook == "attention" else hook
     return hook_error(encoding, hook, problem)

@@ -25,7 +25,7 @@ from posenc.model.transformer import Decoder, seed_cpu
 COMPARED_KERNELS = ("reference", "auto")
 EXTRAPOLATION_FACTOR = 8  # times the training length
 TRAIN_LENGTH_FACTOR = 4
-SHIFTS = (1_000, 100_000)  # tokens
+SHIFTS = (1_000, 100_000)  # positions
 SHIFT_TOLERANCE = 1e-9
 """Float64 tolerance for logits that should be equal at positions up to 100,000."""
 MAX_TESTED_LENGTH = 100_000
@@ -69,14 +69,15 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
         f"max difference {difference:.1e} between {prefix} tokens on their own and the same"
         f" {prefix} as a prefix of {length}"
     )
-    if (holds := difference <= EXACT_TOLERANCE) is False:
+    holds = difference <= EXACT_TOLERANCE
+    if not holds:
         evidence += dependence_location(model.encoding, "prefix_consistent")
     return compare_with_declaration(holds, evidence, limitation)
 
 
 @torch.no_grad()
 def any_length(under_test: EncodingUnderTest) -> Result:
-    """8x the training length works or is rejected"""
+    """sequences of 8x the training length are encoded or rejected"""
     model = under_test.configured_model
     test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()
@@ -84,7 +85,9 @@ def any_length(under_test: EncodingUnderTest) -> Result:
     if limit is None and limitation is not None:
         return failed(f"declared as a limitation ({limitation}), but max_length() is None")
     if limit is None:
-        return _non_finite_failure(model, test_length) or passed(f"{test_length} tokens work")
+        return _non_finite_failure(model, test_length) or passed(
+            f"{test_length} tokens are encoded"
+        )
     if limitation is None:
         return failed(f"max_length() is {limit}, but `any_length` is not in `limitations`")
     if failure := _non_finite_failure(model, min(limit, test_length)):
@@ -111,7 +114,7 @@ def is_shift_invariant(under_test: EncodingUnderTest) -> Result:
     limitation = model.encoding.limitations.get("shift_invariant")
     if limitation is None and model.encoding.overrides("embed") and largest > SHIFT_TOLERANCE:
         limitation = "position embeddings are absolute"
-    evidence = f"max difference {largest:.1e} when shifted by {shift} tokens"
+    evidence = f"max difference {largest:.1e} when all positions are shifted by {shift}"
     return compare_with_declaration(largest <= SHIFT_TOLERANCE, evidence, limitation)
 
 

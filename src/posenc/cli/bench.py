@@ -89,7 +89,7 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     for override in arguments.overrides:
         if root_key(override) not in known_keys:
             hint = did_you_mean(root_key(override), known_keys)
-            raise ConfigError(f"{override}: posenc bench has no such key{hint}")
+            raise ConfigError(f"{override}: unknown key for posenc bench{hint}")
     all_jobs = sweep_jobs("bench", arguments.overrides, folders)
     bench_jobs = [tuple(o for o in job if root_key(o) in known_keys) for job in all_jobs]
     jobs = [(list(job), _compose(job, composer)) for job in dict.fromkeys(bench_jobs)]

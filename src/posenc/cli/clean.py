@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _status_problem(run: RunDirectory) -> str | None:
-    """Return why the state of a run is unknown, so that its results are not lost, or None."""
+    """Return why a run's state is unknown, or None; such a run is kept, so that nothing is lost."""
     if not run.status_file.exists():
         return "it has results, but no status.json" if run.has_results() else None
     try:

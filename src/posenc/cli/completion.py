@@ -118,8 +118,8 @@ def completions(line: str) -> list[str]:
         return _matching([*FLAGS.get(command, ()), "--config-dir", "--help"], last)
     if command in ("list", "completion"):
         return _matching(groups() if command == "list" else tuple(SCRIPTS), last)
-    key, is_value, value = last.partition("=")
-    if not is_value:
+    key, separator, value = last.partition("=")
+    if not separator:
         keys = [_next_part(f"{key}=", last) for key in _keys(command, context)]
         folders = _values("name", context) if command in POSITIONAL_NAME_COMMANDS else []
         return _matching([*folders, *keys], last)

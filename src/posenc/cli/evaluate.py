@@ -52,22 +52,22 @@ def run(arguments: Arguments) -> int:
 
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations: list[Evaluation] = []
-    errors: dict[str, PosencError] = {}
+    errors: list[tuple[str, PosencError]] = []
     for run, request, keys in zip(runs, requests, user_keys, strict=True):
         try:
             evaluations.append(_build_evaluation(arguments, run, request, keys))
         except RunError as error:  # a corrupt file of this run; the others are evaluated
-            errors[run.name] = error
+            errors.append((run.name, error))
     console = Console(stderr=True)
     for evaluation in evaluations:
         try:
             _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
         except PosencError as error:
-            errors[evaluation.run.name] = error
+            errors.append((evaluation.run.name, error))
     if len(requests) == 1:
-        for error in errors.values():
+        for _, error in errors:
             raise error
-    for name, error in errors.items():
+    for name, error in errors:
         console.print(f"{name} could not be evaluated: {error}", highlight=False, soft_wrap=True)
     if errors:
         raise RunError(f"{len(errors)} of {len(requests)} evaluations failed; see the errors above")

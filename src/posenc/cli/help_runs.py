@@ -61,7 +61,8 @@ HELP = {
                                                   may import
     """,
     "report": """
-        usage: posenc report experiment=NAME [size=SIZE] | name=NAME [FILTER=value ...] [flags]
+        usage: posenc report EXPERIMENT | experiment=NAME [size=SIZE] | name=NAME
+                             [FILTER=value ...] [flags]
                posenc report run=PATH [name=NAME | experiment=NAME]
 
         Prints a table for each training length and a line for each of the experiment's premises
@@ -81,7 +82,8 @@ HELP = {
           --strict   exit with code 1 if a premise does not hold or a claim fails
     """,
     "status": """
-        usage: posenc status experiment=NAME | name=NAME [FILTER=value ...] [--json | --watch]
+        usage: posenc status EXPERIMENT | experiment=NAME | name=NAME [FILTER=value ...]
+                             [--json | --watch]
                posenc status run=PATH [name=NAME | experiment=NAME] [--json | --watch]
 
         Shows every planned run: state, progress, time left, last error, and the command that

@@ -15,7 +15,7 @@ HELP = {
         keys in addition to those of train
           machine               this machine (default; each model is timed for a second), or a GPU,
                                 estimated from its data sheet
-          machine.utilization   fraction of the data sheet's FLOP/s that training reaches
+          machine.utilization   fraction of the data sheet's FLOP/s that runs reach
 
         flags
           --json             print JSON, in bytes, FLOPs and seconds

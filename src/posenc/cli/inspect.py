@@ -128,8 +128,8 @@ def _compose(job: list[str], composer: Composer) -> DictConfig:
     if config.train_length > MAX_TRAIN_LENGTH:
         raise ConfigError(
             f"train_length={config.train_length} must be at most {MAX_TRAIN_LENGTH:,}, because all"
-            " vectors and scores are computed in float64 in windows several times as long: about"
-            " 20 seconds for one encoding at this limit"
+            " vectors and scores are computed in float64 in windows several times as long, which"
+            " takes about 20 seconds per encoding at this limit"
         )
     if config.train_length < 2:
         raise ConfigError("train_length=1 must be at least 2: an inspection compares two positions")

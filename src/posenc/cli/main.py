@@ -29,8 +29,8 @@ BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0 means success, 1 a failure (for example, of a run), 2 an invalid request, 130 that Ctrl-C or,
-    in a sweep, another signal stopped the command, and 141 that the output was closed.
+    0: success. 1: a failure, such as that of a run. 2: an invalid request. 130: stopped by Ctrl-C
+    or, in a sweep, by another signal. 141: the output was closed.
     """
     _open_closed_descriptors()
     words = list(sys.argv[1:] if argv is None else argv)

@@ -36,7 +36,7 @@ def run(arguments: Arguments) -> int:
     console = Console(stderr=True)
     trials, command = _num_trials(arguments), arguments.command_line()
     sweep, searches, complete = tune(words, arguments.config_dirs, trials, command, console.print)
-    file = Path(sweep.folder) / "tuning.csv"
+    file = sweep.folder / "tuning.csv"
     records = [_record(search, trial) for search in searches for trial in search.trials]
     if records:
         _print_best(searches)

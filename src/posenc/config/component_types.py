@@ -138,7 +138,7 @@ def import_target(
     check_trusted({"_target_": node["_target_"]}, name, modules, group)
     path = str(node["_target_"])
     if is_user_code(path, group):
-        import_from_current_folder(path.partition(".")[0])
+        make_importable(path.partition(".")[0])
     try:
         imported = _import(path)
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything
@@ -203,11 +203,12 @@ def find_module(root: str) -> ModuleSpec | None:
     return find_spec(root) or PathFinder.find_spec(root, [os.getcwd()])
 
 
-def import_from_current_folder(root: str) -> None:
+def make_importable(root: str) -> None:
     """Append the current folder to `sys.path` if only this folder has the module `root`.
 
-    The folder comes last, so that no file in it shadows a library. If the module is elsewhere, the
-    folder may be someone else's, and libraries would import optional packages from it.
+    The folder comes last, so that no file in it shadows a library. If the module is found
+    elsewhere, the folder is not added: it may be someone else's, and libraries could import
+    optional packages from it.
     """
     with suppress(ValueError):  # there is no name, or a loaded module has no spec
         if find_spec(root) is None and find_module(root) is not None:

@@ -86,9 +86,9 @@ def _compose(command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
             check_interpolations(config)
             return config
         except MissingConfigException as error:
-            raise _unknown_option(error, config_dirs) from None
+            raise _unknown_option_error(error, config_dirs) from None
         except ConfigCompositionException as error:
-            composition_error = error  # handled below, because _unknown_key calls Hydra again
+            composition_error = error  # handled below, because _unknown_key_error calls Hydra again
         except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
             raise ConfigError(first_line(error)) from None
         except RecursionError:
@@ -132,7 +132,7 @@ class Composer:
             try:
                 OmegaConf.update(config, key, override.value())
             except (ConfigAttributeError, ConfigKeyError):
-                raise _unknown_key(key, self.command, overrides, self.config_dirs) from None
+                raise _unknown_key_error(key, self.command, overrides, self.config_dirs) from None
             except OmegaConfBaseException:  # such as a parent that is a number; Hydra reports it
                 return self._compose(overrides)
         return config, chosen_options
@@ -214,7 +214,9 @@ def _check_packages(config: DictConfig) -> None:
             )
 
 
-def _unknown_option(error: MissingConfigException, config_dirs: Sequence[Path]) -> ConfigError:
+def _unknown_option_error(
+    error: MissingConfigException, config_dirs: Sequence[Path]
+) -> ConfigError:
     missing = error.missing_cfg_file or ""
     group, _, option = missing.rpartition("/")
     available = allowed_options(group, config_dirs)
@@ -238,10 +240,10 @@ def _composition_error(
     )
     if match is None or str(error).startswith("In '"):  # in the defaults list of a YAML file
         return ConfigError(one_line(error))
-    return _unknown_key(match.group(1), command, overrides, config_dirs)
+    return _unknown_key_error(match.group(1), command, overrides, config_dirs)
 
 
-def _unknown_key(
+def _unknown_key_error(
     key: str, command: str, overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> ConfigError:
     """Return an error that names an unknown key and similar keys of the configuration."""

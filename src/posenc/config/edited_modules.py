@@ -1,6 +1,7 @@
 """Detects user modules whose files have been edited since Python imported them, as in a notebook.
 
-Jobs import the edited file, so a session would evaluate their weights with other code.
+Jobs import the edited file, so this process would evaluate their weights with other code than they
+were trained with.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ def check_unedited(name: str) -> bool:
         is_edited = digest != seen_digest
     else:
         is_new = file.stat().st_mtime > posenc.IMPORT_TIME
-        is_edited = is_new and not _has_functions_of(module, source)
+        is_edited = is_new and not _functions_match(module, source)
     if is_edited:
         raise ConfigError(
             f"{file} has been edited since Python imported it; restart Python, or call"
@@ -47,7 +48,7 @@ def check_unedited(name: str) -> bool:
     return is_reloaded
 
 
-def _has_functions_of(module: ModuleType, source: bytes) -> bool:
+def _functions_match(module: ModuleType, source: bytes) -> bool:
     """Whether the functions of a module have the bytecode and lines of those in `source`."""
     file = str(module.__file__)
     try:

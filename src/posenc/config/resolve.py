@@ -39,7 +39,7 @@ def compose_resolved(
             hint = did_you_mean(key, dotted_keys(composer.defaults))
             raise ConfigError(f"unknown key {key}{hint}")
     if custom := custom_swaps(values.get("evaluation") or {}):
-        values["evaluation"]["custom_swaps"] = custom  # a job's process cannot read conf/
+        values["evaluation"]["custom_swaps"] = custom  # jobs do not read config directories
     return {
         **values,
         "choices": {

@@ -1,4 +1,4 @@
-"""Reads and writes saved configurations in OmegaConf's YAML dialect, but ten times as fast."""
+"""Reads and writes saved configurations as OmegaConf does, but ten times as fast."""
 
 import pickle
 import re
@@ -127,14 +127,14 @@ def _is_long_number(event: yaml.ScalarEvent) -> bool:
 def events_within_limit(text: str) -> Iterator[yaml.Event]:
     """Yield the parser's events for untrusted YAML.
 
-    Raises yaml.YAMLError if the text is not valid, has more than MAX_NESTING nested levels, since
-    loading deeply nested YAML would exhaust the stack, or has a number of more than
-    MAX_NUMBER_LENGTH characters, since YAML also has numbers with base 60, which are slow to read.
+    Raises yaml.YAMLError if the text is not valid, has more than MAX_NESTING nested levels (loading
+    it would exhaust the stack), or has a number with more than MAX_NUMBER_LENGTH characters (YAML's
+    numbers in base 60 are slow to parse).
     """
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent) and _is_long_number(event):
-            error = f"a number of {len(event.value):,} characters"
+            error = f"a number with {len(event.value):,} characters"
             raise ConstructorError(None, None, error, event.start_mark)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)

@@ -27,9 +27,10 @@ class Interval(NamedTuple):
 
     @property
     def samples(self) -> list[str]:
-        """Overrides that set the key to its lowest value, its highest value and one in between."""
-        inner = self.low + (self.high - self.low) / math.pi  # not integral, even if both bounds are
-        values = self.low, self.high, round(inner) if self.is_integer else inner
+        """Overrides that set the key to its lowest value, its highest and one in between."""
+        # Not integral, even if both bounds are.
+        middle = self.low + (self.high - self.low) / math.pi
+        values = self.low, self.high, round(middle) if self.is_integer else middle
         return [f"{self.key}={value}" for value in values]
 
 
@@ -51,15 +52,15 @@ def split_intervals(overrides: Sequence[str]) -> tuple[list[Interval], list[str]
         else:
             others.append(str(override.input_line))
     keys = {interval.key for interval in intervals}
-    if repeated := [word for word in others if override_key(word) in keys]:
+    if repeated := [o for o in others if override_key(o) in keys]:
         raise ConfigError(f"{repeated[0]}: this key also has an interval; set only one of the two")
     return intervals, others
 
 
-def _check(interval: Interval, line: str) -> None:
+def _check(interval: Interval, override: str) -> None:
     if not interval.low < interval.high:
-        raise ConfigError(f"{line}: an interval's first bound must be less than its second")
+        raise ConfigError(f"{override}: an interval's first bound must be less than its second")
     if interval.log and interval.low <= 0:
-        raise ConfigError(f"{line}: the tag log needs an interval of positive numbers")
+        raise ConfigError(f"{override}: the tag log needs an interval of positive numbers")
     if TYPES.get(interval.key) is int and not interval.is_integer:
-        raise ConfigError(f"{line}: {interval.key} is an integer; use int(interval(LOW,HIGH))")
+        raise ConfigError(f"{override}: {interval.key} is an integer; use int(interval(LOW,HIGH))")

@@ -231,8 +231,8 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
         return f"about has the unknown key {unknown[0]!r}; available: {', '.join(ABOUT_KEYS)}"
     if key == "name" and not NAME_PATTERN.fullmatch(value):
         return (
-            f"{key}={value!r} must be at most 80 letters, digits and - _ . +, starting with a"
-            f" letter, digit or _"
+            f"{key}={value!r} must have at most 80 characters (letters, digits and - _ . +) and"
+            f" start with a letter, a digit or _"
         )
     if isinstance(value, str) and not value.strip():
         return f"{key} must not be empty"

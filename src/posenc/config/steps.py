@@ -12,7 +12,8 @@ from posenc.config.errors import ConfigError
 class TrainingSteps:
     """`total` optimizer steps, each on `sequences` sequences of the training length.
 
-    A step's sequences are divided among `devices`; each forward pass processes `micro_batch_size`.
+    A step's sequences are divided among `devices`; each forward pass processes
+    `micro_batch_size` sequences.
     """
 
     total: int
@@ -66,8 +67,8 @@ def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
     for tokens in budgets:
         if not 0 < tokens <= limit:
             raise ConfigError(
-                f"evaluation.at_tokens={tokens} must be between 1 and tokens={limit}; remove it or"
-                f" train for more tokens"
+                f"evaluation.at_tokens={tokens} must be between 1 and tokens={limit}; remove it"
+                + (" or train for more tokens" if tokens > limit else "")
             )
     if budgets[-1:] != [limit]:
         budgets.append(limit)

@@ -45,10 +45,10 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:
-        names = ", ".join(sorted(available)) or "none"
+        names = ", ".join(sorted(available)) or "they have no parameters"
         raise ConfigError(
-            f"{unused[0]}: none of {', '.join(chosen)} has this parameter"
-            f" (their parameters: {names})"
+            f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter;"
+            f" available: {names}"
         )
     merged = {SWAP_GROUP, *used}
     kept = [override for override in overrides if override_key(override) not in merged]

@@ -53,9 +53,10 @@ def import_location(error: BaseException) -> str:
 
     It is the innermost line outside Python's import system and this package; "" if there is none.
     """
-    package = str(Path(__file__).parents[1])
+    package = Path(__file__).parents[1]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        is_user_file = not frame.filename.startswith(("<", package))
+        in_package = Path(frame.filename).is_relative_to(package)
+        is_user_file = not frame.filename.startswith("<") and not in_package
         if is_user_file and "importlib" not in frame.filename:
             return f" ({_format(frame.filename, frame.lineno or 1)})"
     return ""

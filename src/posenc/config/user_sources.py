@@ -22,23 +22,27 @@ _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 def source_hashes(target: Any) -> Mapping[str, str]:
     """Return a hash of `target` and of each global that its code uses, by qualified name.
 
-    The globals are those of the user's modules, including those used indirectly. A function or
-    class, such as a base class, is represented by its source code; numbers, strings and tuples of
-    them by their values; other objects, such as tensors, by the module's statements that assign or
-    use them, and a dict, list or set also by the functions and classes in it. Raises OSError or
-    TypeError if the source code of `target` cannot be read, and ConfigError if a module has been
-    edited since it was imported.
+    The globals are those of the user's modules, including those used indirectly. The hashed text is
+
+    - of a function or class, such as a base class: its source code
+    - of a number, a string or a tuple of them: its value
+    - of another object, such as a tensor: the module's statements that assign or use it
+    - of a dict, list or set: these statements, and the functions and classes in it
+
+    Raises OSError or TypeError if the source code of `target` cannot be read, and ConfigError if a
+    module has been edited since it was imported.
     """
     check_unedited(target.__module__)
     hashes = _hashes(target)
-    if any([check_unedited(module) for module in _modules(hashes)]):
+    reloaded = [check_unedited(module) for module in _modules(hashes)]  # checks all of them
+    if any(reloaded):
         _hashes.cache_clear()
     return _hashes(target)
 
 
-def _modules(paths: Iterable[str]) -> set[str]:
-    """Return the modules of qualified names, which may have several parts after the module's."""
-    prefixes = (path.rsplit(".", n)[0] for path in paths for n in range(1, path.count(".") + 1))
+def _modules(qualified_names: Iterable[str]) -> set[str]:
+    """Return the modules of qualified names, such as `module.Class.method`."""
+    prefixes = (n.rsplit(".", i)[0] for n in qualified_names for i in range(1, n.count(".") + 1))
     return {prefix for prefix in prefixes if prefix in sys.modules}
 
 
@@ -54,26 +58,26 @@ def _hashes(target: Any) -> Mapping[str, str]:
     while pending:
         module, name, value = pending.pop()
         module, name = _definition(value) or (module, name)
-        path = f"{module}.{name}"
-        if (path, id(value)) in seen or _is_library(path, package):
+        qualified = f"{module}.{name}"
+        if (qualified, id(value)) in seen or _is_library(qualified, package):
             continue
-        seen.add((path, id(value)))
+        seen.add((qualified, id(value)))
         constant = _constant_text(value)
         is_mutable = isinstance(value, dict | list | set)  # such as a cache or a registry
         text = _source(value, module, name) if constant is None or is_mutable else None
         text = text or constant
-        if text is not None and text not in texts.setdefault(path, []):
-            texts[path].append(text)
+        if text is not None and text not in texts.setdefault(qualified, []):
+            texts[qualified].append(text)
             if text != constant:
                 pending += [*_references(module, text), *_contained_definitions(value)]
-    combined = {path: "\n".join(texts[path]) for path in sorted(texts)}
-    return {path: hashlib.sha256(text.encode()).hexdigest() for path, text in combined.items()}
+    combined = {name: "\n".join(texts[name]) for name in sorted(texts)}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in combined.items()}
 
 
 def _contained_definitions(value: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield the module, name and value of each class and function in a dict, list or set.
 
-    Likewise for the implementations of a function with `functools.singledispatch`.
+    Also yields the implementations registered with a `functools.singledispatch` function.
     """
     if inspect.isfunction(value):
         value = getattr(value, "registry", ())
@@ -154,9 +158,9 @@ def _without_cache(value: Any) -> Any:
     return value.__wrapped__ if isinstance(value, _lru_cache_wrapper) else value
 
 
-def _is_library(path: str, package: str) -> bool:
-    """Whether a path is in posenc, the stdlib or an installed package other than `package`."""
-    top_level = path.partition(".")[0]
+def _is_library(name: str, package: str) -> bool:
+    """Whether a qualified name is in posenc, the stdlib or a package other than `package`."""
+    top_level = name.partition(".")[0]
     if top_level == package:
         return False
     module = sys.modules.get(top_level)
@@ -183,30 +187,30 @@ def _source(value: Any, module: str, name: str) -> str | None:
 def _statements(module: str, name: str) -> str | None:
     """Return a module's statements that may set or change the value of a global name, or None.
 
-    They are its definitions, the statements that assign or import it, those outside functions that
-    mention it, such as `TABLE.append(1)`, with the loop that they are in, and functions with a
-    decorator of that name.
+    These are its definitions, the statements that assign or import it, other statements outside
+    functions that mention it, such as `TABLE.append(1)`, with the enclosing loop, and the functions
+    that are decorated with it.
     """
     source = inspect.getsource(sys.modules[module])
 
-    def texts(node: ast.AST) -> Iterator[str]:
+    def source_segments(node: ast.AST) -> Iterator[str]:
         parts = [*getattr(node, "decorator_list", []), node]
         segments = (ast.get_source_segment(source, part, padded=True) or "" for part in parts)
         yield from map(textwrap.dedent, segments)
 
-    def relevant(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    def setting_statements(nodes: Iterable[ast.stmt]) -> Iterator[str]:
         for node in nodes:
             if isinstance(node, ast.If | ast.Try | ast.With):
                 bodies = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
                 bodies += [handler.body for handler in getattr(node, "handlers", [])]
-                inner = list(relevant(chain(*bodies)))
+                inner = list(setting_statements(chain(*bodies)))
                 if inner and isinstance(node, ast.If):
-                    yield from texts(node.test)
+                    yield from source_segments(node.test)
                 yield from inner
             elif name in _mentioned_names(node):
-                yield from texts(node)
+                yield from source_segments(node)
 
-    return "\n".join(relevant(ast.parse(source).body)) or None
+    return "\n".join(setting_statements(ast.parse(source).body)) or None
 
 
 def _mentioned_names(statement: ast.stmt) -> set[str]:

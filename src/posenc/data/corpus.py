@@ -90,7 +90,7 @@ class SplitFractions:
         """Return the part of `document` that belongs to `split`.
 
         The document is cut twice: train comes first, then validation, then test. Each cut moves
-        forward to the nearest line start, unless the following part would then be empty.
+        forward to the next line start, unless the following part would then be empty.
         """
         size = len(document)
         first_cut = round(size * (1 - self.validation - self.test))

@@ -87,8 +87,8 @@ class Dataset(ABC):
         """
 
     @abstractmethod
-    def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return about `tokens` tokens of the validation split: inputs and targets [n, length]."""
+    def validation_batch(self, length: int, num_tokens: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets [n, length] of about `num_tokens` validation tokens."""
 
     @abstractmethod
     def token_array(self, split: str) -> TokenArray:
@@ -108,7 +108,7 @@ class Dataset(ABC):
     def check_length(self, split: str, length: int) -> None:
         """Raise ConfigError if `split` has fewer than `length` tokens.
 
-        For a task, raises it if no sequence has at most `length` tokens.
+        For a task, raises ConfigError if no sequence has at most `length` tokens.
         """
 
 

@@ -146,14 +146,14 @@ class HubCorpus(Corpus):
     def _check_files(self, data_files: Any, folder: Path) -> None:
         """Raise ConfigError if README.md names files that are not part of the commit.
 
-        They would not be covered by the digest, and could be any file of this machine.
+        They would not be covered by the digest, and could be any file on this machine.
         """
         repository = folder.resolve().parents[1]  # the files of a commit are links to ../../blobs
         for path in [Path(path) for paths in (data_files or {}).values() for path in paths]:
             is_in_folder = path.is_relative_to(folder) and ".." not in path.parts
             if not is_in_folder or not path.resolve().is_relative_to(repository):
                 raise ConfigError(
-                    f"data: README.md of {self.path} names {path}, which is not in it"
+                    f"data: README.md of {self.path} names {path}, which is not part of this commit"
                 )
 
     def _download(self) -> str:

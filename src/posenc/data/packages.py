@@ -141,7 +141,7 @@ def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tupl
 
 
 def _installed_content(package: Distribution, file: PackagePath) -> bytes:
-    """Read a file; raises ConfigError if it does not match its recorded hash, if it has one."""
+    """Return a file's contents; raises ConfigError if they do not match its hash in the record."""
     path = Path(str(package.locate_file(file)))
     content = path.read_bytes() if path.is_file() else b""
     if file.hash is not None:

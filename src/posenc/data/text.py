@@ -105,8 +105,8 @@ def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> Non
             first_split, first = seen.setdefault(file.content_key, (split, file))
             if first_split != split:
                 raise ConfigError(
-                    f"{first.label} and {file.label} have the same contents, so a model would be"
-                    f" evaluated on its training text; give each split its own files"
+                    f"{first.label} and {file.label} have the same contents; give each split its"
+                    f" own files"
                 )
 
 

@@ -31,8 +31,8 @@ class TokenizedData(Dataset):
     def training_batches(self, length: int, seed: int) -> "TrainingWindows":
         return TrainingWindows(self.token_array("train"), length, seed)
 
-    def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
-        return evenly_spaced_windows(self.token_array("validation"), length, tokens)
+    def validation_batch(self, length: int, num_tokens: int) -> tuple[Tensor, Tensor]:
+        return evenly_spaced_windows(self.token_array("validation"), length, num_tokens)
 
     def check_length(self, split: str, length: int) -> None:
         tokens = len(self.token_array(split).tokens)

@@ -174,10 +174,10 @@ class Encoding(nn.Module):
         return self
 
     def set_training_progress(self, fraction: float) -> None:
-        """Called before each training step.
+        """Set the fraction of training that will be complete after the next step.
 
-        `fraction` is the fraction of training that will be complete after that step. Also called
-        when weights are loaded, with the fraction at which they were saved.
+        Called before each training step, and when weights are loaded, with the fraction at which
+        they were saved.
         """
 
     def overrides(self, hook: str) -> bool:

@@ -7,7 +7,7 @@ With f = base^(-2/d), this is RoPE, which is also the paper's initialization. Th
 has no b; without it, w = 0 would give f = 1/(ln 2 + 1) for any base. Here, w [layers, H, D]
 starts at 0 and b at the value for which f is RoPE's; the parameter `offset` [layers, H] is the
 difference from this value. In the paper, x is the token's embedding; here, it is the input of the
-attention layer. We know of no code by the authors. q, k [B, H, T, d]; pos is not used.
+attention layer. No official implementation is known. q, k [B, H, T, d]; pos is not used.
 """
 
 import math

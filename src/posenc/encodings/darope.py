@@ -6,8 +6,8 @@
 
 w [layers, H, D] ~ N(0, 0.1^2); a [layers, H] starts at 0.5. c is between 0 and the training length
 L, so the pairs that use it never complete a rotation. The logit is defined for positions from 0 to
-L - 1; here, it keeps its last value beyond them (not from the paper). We know of no code by the
-authors.
+L - 1; here, it keeps its last value beyond them (not from the paper). No official implementation is
+known.
 q, k [B, H, T, d]; pos [T].
 """
 

@@ -47,7 +47,7 @@ class GrapeA(PerLayer):
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         query_gates, key_gates = self._gates(q, self.query), self._gates(k, self.key)
-        return -distance * self._rates(q) * (query_gates + key_gates.mT)
+        return -distance * self._slopes(q) * (query_gates + key_gates.mT)
 
     def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         """Return the factors of j a_i - i b_j + j b_j = -(i - j) (a_i + b_j) + i a_i."""
@@ -64,13 +64,13 @@ class GrapeA(PerLayer):
         if self.key is not None:
             queries += [position, torch.ones_like(position)]
             keys += [-key_gates, key_gates * position]
-        return torch.cat(queries, -1), self._rates(k).double() * torch.cat(keys, -1)
+        return torch.cat(queries, -1), self._slopes(k).double() * torch.cat(keys, -1)
 
-    def _rates(self, states: Tensor) -> Tensor:
+    def _slopes(self, states: Tensor) -> Tensor:
         """Return the slopes m omega [H, 1, 1]."""
         dtype = torch.promote_types(states.dtype, torch.float32)
-        rates = softplus(self.rate[self.layer].to(dtype)) * self.slopes.to(states.device, dtype)
-        return rates[:, None, None]
+        slopes = softplus(self.rate[self.layer].to(dtype)) * self.slopes.to(states.device, dtype)
+        return slopes[:, None, None]
 
     def _gates(self, states: Tensor, vectors: Tensor | None) -> Tensor:
         """Return softplus(u . state / sqrt(d)) [B, H, T, 1] of states [B, H, T, d].

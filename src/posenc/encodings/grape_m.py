@@ -4,11 +4,10 @@
 
 R(Phi) rotates pair c by Phi f_c. w [layers, D] ~ N(0, 0.25/D), b [layers] and ln f [layers, d/2]
 are learnable; f starts as RoPE's frequencies. g(z) is softplus(z) in some versions of the
-repository and sigmoid(z / 16) in others, in which w starts at 0. In both, b starts at
-ln(e^rate - 1), so that g starts near `initial_rate` with softplus, and near 0.39 with sigmoid if
+repository and sigmoid(z / 16) in others, which initialize w to 0 (not done here). In both, b starts
+at ln(e^rate - 1), so that g starts near `initial_rate` with softplus, and near 0.39 with sigmoid if
 the rate is 0.001. The repository rotates in the opposite direction, which is equivalent to
-permuting the channels.
-q, k [B, H, T, d]; pos is not used.
+permuting the channels. q, k [B, H, T, d]; pos is not used.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Inkling's relative bias from the query's content (Thinking Machines 2026, modeling_inkling.py).
+"""Inkling's relative bias, computed from queries (Thinking Machines 2026, modeling_inkling.py).
 
     score_h(i, j) = tau_i (q_i . k_j / sqrt(d) + r_hi . P[:, i - j]),   P[:, n] = 0 for n >= E
     r_hi = W_h x_i,   tau_i = 1 + alpha ln max(1, (i + 1) / n0)

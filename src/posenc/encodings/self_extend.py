@@ -39,7 +39,7 @@ class SelfExtend(Wrapper):
         self.window_size = default_window(geometry) if window_size is None else window_size
         if group_size < 1 or self.window_size < 1:
             raise ValueError(
-                f"group_size={group_size} and window_size={window_size} must be at least 1 token"
+                f"group_size={group_size} and window_size={self.window_size} must be at least 1"
             )
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:

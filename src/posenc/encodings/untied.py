@@ -33,10 +33,12 @@ class Untied(Encoding):
         with torch.random.fork_rng(devices=[]):
             tied = inner(geometry)
         if _parameter_count(tied) == _parameter_count(self):
-            raise ValueError(
-                f"inner={type(first).__name__} already has separate parameters in every layer, so"
-                f" untied has no effect with layers={geometry.layers}"
+            reason = (
+                "the model has only one layer"
+                if geometry.layers == 1
+                else f"inner={type(first).__name__} already has separate parameters in every layer"
             )
+            raise ValueError(f"{reason}, so untied has no effect")
 
     def instance(self, index: int) -> Encoding:
         """Return the inner encoding of a layer."""

@@ -10,9 +10,9 @@ gate per head (FoX) and an output gate, both off by default; they are not includ
 
 q e^P would underflow, and k e^-P would overflow. If the keys precede token s and the queries do
 not, their scores are therefore computed as (q_i e^(P_i - P_s)) . (k_j e^(P_s - P_j)), in which no
-exponent is positive.
-The diagonal block, in which queries and keys are the same tokens, is split recursively into blocks
-of at most BASE_CASE tokens, in which the decay of each pair is computed. P is summed in float64.
+exponent is positive. The diagonal block, in which queries and keys are the same tokens, is split
+recursively into blocks of at most MAX_DIRECT_TOKENS tokens, in which the decay of each pair is
+computed. P is summed in float64.
 """
 
 import torch
@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid
 
 from posenc.encodings.base import Geometry, PerLayer
 
-BASE_CASE = 8
+MAX_DIRECT_TOKENS = 8
 """The maximum number of tokens in a block in which the decay of each pair is computed."""
 
 
@@ -51,7 +51,7 @@ class Wall(PerLayer):
 def causal_decayed_scores(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., T, T] over T tokens, and 0 for j > i."""
     length = q.shape[-2]
-    if length <= BASE_CASE:
+    if length <= MAX_DIRECT_TOKENS:
         decay = (sums[..., :, None, :] - sums[..., None, :, :]).clamp(max=0).to(q.dtype).exp()
         return (q[..., :, None, :] * decay * k[..., None, :, :]).sum(-1).tril()
     if length % 2:

@@ -87,7 +87,7 @@ def evaluate(
 def _requested_encoding(
     trained: Encoding, config: DictConfig, request: Request, progress: float
 ) -> Encoding:
-    """Return the trained encoding, with a swap if one is requested; see `swap_encoding`."""
+    """Return the trained encoding, with the requested swap applied, if any; see `swap_encoding`."""
     swap = evaluation_swaps(config)[request.swap]
     if request.swap is None or swap is None:
         return trained
@@ -110,8 +110,8 @@ def load_model(
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise RunError(
-                f"{checkpoint.path}: {name} contains NaN or infinite values, because the"
-                f" training diverged or the file was changed; rerun the command with a lower"
+                f"{checkpoint.path}: {name} contains NaN or infinite values, because"
+                f" training diverged or the file was modified; rerun the command with a lower"
                 f" learning rate"
             )
     return model.to(device)

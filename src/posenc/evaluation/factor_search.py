@@ -19,10 +19,10 @@ Factors = tuple[float, ...]
 Generation = list[tuple[Factors, float]]
 """The candidates that are new in a generation, with their losses."""
 
-STEP = 0.01
+GRID_STEP = 0.01
 """Step size of the grid from which mutated factors are drawn."""
 DECIMALS = 6
-PROBABILITY = 0.3
+MUTATION_PROBABILITY = 0.3
 """The probability that a factor is mutated or, in a crossover, comes from the second parent."""
 MAX_TRIES = 20
 """Maximum number of attempts to make a new candidate from the same parents."""
@@ -38,30 +38,32 @@ class SearchSize:
     crossovers: int
 
 
-def initial_factors(width: int, train_length: int, base: float, scale: float) -> dict[str, Factors]:
+def initial_factors(
+    width: int, train_length: int, base: float, factor: float
+) -> dict[str, Factors]:
     """Return the factors of PI, NTK-aware scaling and YaRN for `width` rotated channels."""
     original, _ = geometric(width, train_length, train_length, base=base)
-    rescaled, _ = yarn(width, train_length, train_length, base=base, factor=scale)
+    rescaled, _ = yarn(width, train_length, train_length, base=base, factor=factor)
     return {
-        "pi": (round(scale, DECIMALS),) * (width // 2),
-        "ntk": _rounded_factors(ntk_factors(width, scale)),
+        "pi": (round(factor, DECIMALS),) * (width // 2),
+        "ntk": _rounded_factors(ntk_factors(width, factor)),
         "yarn": _rounded_factors(original / rescaled),
     }
 
 
 def next_generation(
     generations: Sequence[Generation],
-    starting: Collection[Factors],
-    scale: float,
+    initial_candidates: Collection[Factors],
+    factor: float,
     size: SearchSize,
     seed: int,
     loss: Callable[[Factors], float],
 ) -> Generation:
     """Return the candidates of the generation after `generations`, with their losses.
 
-    The first generation consists of the `starting` candidates and mutations of them. Later ones
-    consist of mutations and crossovers of the best candidates so far. The random numbers depend
-    only on `seed` and the number of generations, so a search can be resumed from its generations.
+    The first generation consists of `initial_candidates` and mutations of them. Later ones consist
+    of mutations and crossovers of the best candidates so far. The random numbers depend only on
+    `seed` and the number of generations, so a search can be resumed from its generations.
     """
     rng = np.random.default_rng([seed, len(generations)])
     known = {factors for generation in generations for factors, _ in generation}
@@ -73,40 +75,40 @@ def next_generation(
             new.append(factors)
 
     if generations:
-        parents = [factors for factors, _ in best(generations, size.parents)]
+        parents = [factors for factors, _ in best_candidates(generations, size.parents)]
         for _ in range(size.mutations):
-            add(mutate(parents[rng.integers(len(parents))], scale, known, rng))
+            add(mutate(parents[rng.integers(len(parents))], factor, known, rng))
         for _ in range(size.crossovers):
             first, second = (parents[i] for i in sorted(rng.integers(len(parents), size=2)))
-            add(crossover(first, second, known, rng) or mutate(first, scale, known, rng))
+            add(crossover(first, second, known, rng) or mutate(first, factor, known, rng))
     else:
-        for factors in starting:
+        for factors in initial_candidates:
             add(factors)
         originals = list(new)
         for _ in range(size.population - len(originals)):
-            add(mutate(originals[rng.integers(len(originals))], scale, known, rng))
+            add(mutate(originals[rng.integers(len(originals))], factor, known, rng))
     return [(factors, loss(factors)) for factors in new]
 
 
-def best(generations: Sequence[Generation], count: int) -> Generation:
+def best_candidates(generations: Sequence[Generation], count: int) -> Generation:
     """Return the `count` candidates with the lowest losses; ties keep the order of creation."""
     return sorted((c for generation in generations for c in generation), key=lambda c: c[1])[:count]
 
 
 def mutate(
-    factors: Factors, scale: float, known: Collection[Factors], rng: np.random.Generator
+    factors: Factors, factor: float, known: Collection[Factors], rng: np.random.Generator
 ) -> Factors:
     """Return a candidate in which random factors are redrawn between their neighbors.
 
     This is repeated until the candidate is not in `known`, at most MAX_TRIES times.
     """
-    values = [1.0, *factors, max(1 + scale, factors[-1])]
+    values = [1.0, *factors, max(1 + factor, factors[-1])]
     for _ in range(MAX_TRIES):
         for index in range(1, len(values) - 1):
-            if rng.random() < PROBABILITY:
+            if rng.random() < MUTATION_PROBABILITY:
                 low, high = values[index - 1], values[index + 1]
-                steps = int(rng.integers(int((high - low) / STEP) + 1))
-                values[index] = min(round(low + STEP * steps, DECIMALS), high)
+                steps = int(rng.integers(int((high - low) / GRID_STEP) + 1))
+                values[index] = min(round(low + GRID_STEP * steps, DECIMALS), high)
         if tuple(values[1:-1]) not in known:
             break
     return tuple(values[1:-1])
@@ -117,7 +119,7 @@ def crossover(
 ) -> Factors | None:
     """Return `first` with random factors from `second`; None if no attempt is valid and new."""
     for _ in range(MAX_TRIES):
-        chosen = rng.random(len(first)) < PROBABILITY
+        chosen = rng.random(len(first)) < MUTATION_PROBABILITY
         child = tuple(np.where(chosen, second, first).tolist())
         if child not in known and list(child) == sorted(child):
             return child

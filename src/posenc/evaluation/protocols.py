@@ -3,7 +3,7 @@
 A protocol for text is a function `(tokens, length, ...) -> spans`, listed in `PROTOCOLS`; `tokens`
 and `length` are the numbers of tokens in the split and in a window. Spans are int64 [n, 3]: (start,
 first_scored, stop) of each window, in which the targets from first_scored to stop - 1 are scored.
-The module does not import torch, so reports can list the protocols quickly.
+The module does not import torch, so that reports can import it quickly.
 """
 
 from collections.abc import Callable
@@ -62,14 +62,13 @@ def fixed_target(tokens: int, length: int, targets: int, longest_length: int) ->
 
 
 @dataclass(frozen=True)
-class Protocol:
+class EvaluationProtocol:
     """A protocol: `spans` returns the spans of a split with a given number of tokens.
 
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
     receives the longest evaluation length. With `save_positions`, the loss at each position is
-    saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for
-    tasks.
+    saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for tasks.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
@@ -80,12 +79,12 @@ class Protocol:
 
 
 PROTOCOLS = {
-    "nonoverlapping": Protocol(nonoverlapping),
-    "by_position": Protocol(nonoverlapping, save_positions=True),
-    "sliding": Protocol(sliding, "stride"),
-    "last_k": Protocol(last_k, "k"),
-    "fixed_target": Protocol(fixed_target, "targets", needs_longest_length=True),
-    "tasks": Protocol(None, accuracy=True),
+    "nonoverlapping": EvaluationProtocol(nonoverlapping),
+    "by_position": EvaluationProtocol(nonoverlapping, save_positions=True),
+    "sliding": EvaluationProtocol(sliding, "stride"),
+    "last_k": EvaluationProtocol(last_k, "k"),
+    "fixed_target": EvaluationProtocol(fixed_target, "targets", needs_longest_length=True),
+    "tasks": EvaluationProtocol(None, accuracy=True),
 }
 NONOVERLAPPING_PROTOCOLS = tuple(
     name for name, protocol in PROTOCOLS.items() if protocol.spans is nonoverlapping
@@ -104,12 +103,12 @@ def check_protocols(config: DictConfig) -> None:
         errors.append(f"evaluation.protocols is empty (available: {', '.join(PROTOCOLS)})")
     if unknown := sorted(set(evaluation.protocols) - set(PROTOCOLS)):
         errors.append(
-            f"evaluation.protocols: unknown protocol {', '.join(unknown)} (available:"
+            f"evaluation.protocols: unknown: {', '.join(unknown)} (available:"
             f" {', '.join(PROTOCOLS)})"
         )
     names = list(evaluation.protocols)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        errors.append(f"evaluation.protocols: {', '.join(repeated)} is listed more than once")
+        errors.append(f"evaluation.protocols: listed more than once: {', '.join(repeated)}")
     for name, protocol in PROTOCOLS.items():
         if protocol.parameter is not None:
             errors += _parameter_errors(config, name, protocol.parameter)

@@ -12,8 +12,7 @@ from posenc.config.settings import evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Examples, TokenArray
-from posenc.evaluation.protocols import PROTOCOLS
-from posenc.evaluation.protocols import Protocol as EvaluationProtocol
+from posenc.evaluation.protocols import PROTOCOLS, EvaluationProtocol
 from posenc.evaluation.windows import Budget, TaskWindows, TokenWindows, Windows
 from posenc.model.flops import BACKWARD_FACTOR, evaluation_flops, model_flops
 from posenc.model.transformer import Decoder

@@ -30,7 +30,7 @@ from posenc.runs.loss_arrays import (
     BlockSums,
     block_arrays,
     merge_arrays,
-    positions_name,
+    position_array_name,
 )
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.distributed import all_reduce_sum
@@ -262,7 +262,7 @@ def save_rows(
     # The arrays of a row are not saved if a saved row of the same measurement scored more tokens.
     for row in [row for row in rows if row in largest]:
         if PROTOCOLS[row["protocol"]].save_positions:
-            name = positions_name(row)
+            name = position_array_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_arrays(run.positions_file, arrays)
         if result.blocks is not None:

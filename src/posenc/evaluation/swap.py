@@ -23,7 +23,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
     spectrum in the encoding and keeps its base. If `factor` is null, it becomes `length` divided by
     the training length, but at least 1; if `size` is null, it becomes the training length. Raises
     ConfigError if the swap is a spectrum, but the encoding has no spectrum, has a spectrum other
-    than `geometric`, has trainable frequencies or is dropped by DroPE.
+    than `geometric`, has trainable frequencies or is wrapped in DroPE.
     """
     train_length = config.train_length
     defaults = {"factor": max(1.0, length / train_length), "size": train_length}
@@ -39,8 +39,8 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
         if any(_is_drope(node, config.modules) for node in nodes if isinstance(node, dict)):
             reason = "drops its spectrum at the end of training"
         raise ConfigError(
-            f"evaluation/swap={name}: {_target_name(config.encoding)} {reason}; use it with a"
-            f" rotary or sinusoidal encoding, or use evaluation/swap=window or"
+            f"evaluation/swap={name}: {_target_name(config.encoding)} {reason}; use the swap with"
+            f" a rotary or sinusoidal encoding, or use evaluation/swap=window or"
             f" evaluation/swap=temperature"
         )
     return swapped

@@ -102,16 +102,16 @@ class Budget:
     def order(self, windows: Windows) -> NDArray[np.int64]:
         """Return the indices of the windows to score, in the order in which to score them.
 
-        With a budget, they are spread evenly over the split, no matter when scoring ends: the
+        With a budget, the windows are spread evenly over the split, whenever scoring stops: the
         fractional parts of multiples of the inverse golden ratio are evenly distributed (Weyl
         1916).
         """
         indices = np.arange(len(windows.lengths))
         if self.tokens is not None and windows.num_scored.sum() > self.tokens:
             spread = _evenly_spread(len(indices))
-            affordable = np.cumsum(windows.num_scored[spread]) <= self.tokens
-            affordable[0] = True
-            indices = np.sort(spread[affordable])
+            within_budget = np.cumsum(windows.num_scored[spread]) <= self.tokens
+            within_budget[0] = True
+            indices = np.sort(spread[within_budget])
         return indices if self.seconds is None else indices[_evenly_spread(len(indices))]
 
     def is_spent(self, seconds: float) -> bool:
@@ -138,7 +138,8 @@ class TaskWindows:
 
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
-        self.lengths = np.full(*examples.tokens.shape)
+        num_sequences, length = examples.tokens.shape
+        self.lengths = np.full(num_sequences, length)
         self.num_scored = examples.scored.sum(axis=1)
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:

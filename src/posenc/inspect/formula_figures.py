@@ -54,7 +54,7 @@ def formula_figure(
     )
 
 
-def map_figure(
+def heat_map_figure(
     section: str,
     file_stem: str,
     title: str,

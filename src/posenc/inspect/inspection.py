@@ -107,8 +107,9 @@ def short_number(number: float) -> str:
 def write_inspection(folder: Path, results: InspectionResults, command: str) -> Path:
     """Write the HTML report and the files of all tables and figures; return the report's path.
 
-    All content is rendered before the first file is written. Other files that the page of an
-    earlier inspection links to are removed. Raises RunError if the folder is a symbolic link.
+    All content is rendered before the first file is written. Files that the page of an earlier
+    inspection links to and that are not written again are removed. Raises RunError if the folder is
+    a symbolic link.
     """
     reject_special_files([folder])
     files: dict[str, str | bytes] = {}
@@ -139,7 +140,7 @@ def track_inspection(
     results: InspectionResults,
     config: Mapping[str, Any],
 ) -> None:
-    """Log the tables, and the figures in `folder`, to the tracker; `run` names the tracked run."""
+    """Log the tables, and the figures in `folder`, under the tracker's run for `run`."""
     tables = {
         table.file_stem: ([column.name for column in table.table.columns], table.table.rows)
         for table in results.tables

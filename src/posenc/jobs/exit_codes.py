@@ -9,7 +9,7 @@ BUSY = 3
 DISK_FULL = 4
 """The disk was full and even the run's status could not be written."""
 LOST = 5
-"""A process of the run's process group died; its other ranks and their parent exit with this."""
+"""A rank of the run died; the remaining ranks and the parent process exit with this code."""
 READ_ONLY = 6
 """The file system was read-only, so the run's status could not be written."""
 INTERRUPTED = 143

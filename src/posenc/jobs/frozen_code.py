@@ -30,8 +30,8 @@ def _digest(package: Path, excluded: Collection[str] = ()) -> str:
 def freeze_code(folder: Path) -> Path:
     """Copy the package to `<folder>/.code/<digest>` if it is not there, and return the path.
 
-    Jobs import posenc from there. A copy with other files or contents is replaced: a crash of the
-    machine may leave empty files, and a folder from another user may contain any module or
+    Jobs import posenc from there. A copy with other files or contents is replaced: a machine
+    crash may leave empty files, and a folder from another user may contain any module or
     bytecode. Raises RunError if the copy cannot be written.
     """
     digest = _digest(PACKAGE, EXCLUDED)

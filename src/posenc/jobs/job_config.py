@@ -22,16 +22,16 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
-SCALED = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
+DEBUG_SCALED_KEYS = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
 """Settings that `debug.fraction` scales, as key paths."""
 
 
 def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[dict[str, Any]]:
     """Return the configurations of the jobs of a sweep as plain values; see `compose_job`.
 
-    Of the jobs that differ only in their seed, two are composed. If their configurations are the
-    same except for the seed, no other setting depends on the seed, and the remaining jobs share
-    all other values with the first.
+    Of each group of jobs that differ only in their seed, the first two are composed. If their
+    configurations are the same except for the seed, no other setting depends on it, and the
+    remaining jobs share all other values with the first; otherwise, all of them are composed.
     """
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
     seed_independent: dict[tuple[str, ...], bool] = {}
@@ -93,7 +93,7 @@ def apply_debug(values: dict[str, Any]) -> None:
     if debug["fraction"] is not None:
         if not 0 < debug["fraction"] <= 1:
             raise ConfigError(f"debug.fraction={debug['fraction']} must be above 0 and at most 1")
-        for *parents, key in SCALED:
+        for *parents, key in DEBUG_SCALED_KEYS:
             node = values[parents[0]] if parents else values
             if node[key] is not None:
                 node[key] = max(1, round(node[key] * debug["fraction"]))

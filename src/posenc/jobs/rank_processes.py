@@ -64,7 +64,7 @@ def _start_rank(
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:
-    """Wait until all ranks have exited, and return the ranks that it had to kill.
+    """Wait until all ranks have exited, and return the ranks that had to be killed.
 
     Once a rank has ended with a nonzero exit code, the others are killed if they do not exit within
     GRACE_SECONDS.
@@ -97,7 +97,7 @@ def _exit_code(run: RunDirectory, ranks: list[subprocess.Popen[bytes]], killed: 
         if rank and code not in (FINISHED, BUSY, DISK_FULL, INTERRUPTED, LOST, READ_ONLY):
             _write_status(run, "failed", f"rank {rank} of {len(ranks)}: {run.last_log_line()}")
             return FAILED
-    return LOST if LOST in codes else codes[0]
+    return LOST if LOST in codes and codes[0] != FAILED else codes[0]
 
 
 def _write_status(run: RunDirectory, state: State, error: str) -> None:

@@ -44,12 +44,12 @@ from posenc.model.device import attention_dtype, fixed_numerics, processor_name,
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.status import Progress, ResolvedSettings
+from posenc.runs.status import ResolvedSettings, StatusWriter
 from posenc.tracking.build_tracker import build_tracker
 from posenc.tracking.tracker import NullTracker
 from posenc.training.checkpoint import list_checkpoints, resumable_checkpoint
 from posenc.training.compilation import choose_compile
-from posenc.training.distributed import ProcessGroupLost, broadcast_from_rank0, process_group
+from posenc.training.distributed import ProcessGroupLostError, broadcast_from_rank0, process_group
 from posenc.training.fit import fit
 from posenc.training.session import Session
 from posenc.training.stop import Stopped, StopRequest
@@ -61,14 +61,14 @@ RESELECTED = ("kernel", "compile", "compile_reason")
 
 def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopRequest) -> int:
     """Train and evaluate a run, write the outcome to `status.json`, and return an exit code."""
-    progress = Progress(run.status_file, is_writer=rank() == 0)
+    progress = StatusWriter(run.status_file, is_writer=rank() == 0)
     try:
         started = progress.status.started or time.time()
         progress.write(state="running", error=None, started=started)
         with stop.handling_signals(), fixed_numerics():
             finished = _run(run, modules, threads, progress, stop)
         digests = _log_digests(run) if finished else {}
-    except ProcessGroupLost as error:
+    except ProcessGroupLostError as error:
         progress.write(state="interrupted", error=str(error))
         return LOST
     except PosencError as error:
@@ -114,7 +114,7 @@ def _origin(error: BaseException) -> str:
 
 
 def _run(
-    run: RunDirectory, modules: list[str], threads: int, progress: Progress, stop: StopRequest
+    run: RunDirectory, modules: list[str], threads: int, progress: StatusWriter, stop: StopRequest
 ) -> bool:
     """Train and evaluate a run. Returns False if it was stopped before it was finished."""
     if stop.requested():
@@ -127,7 +127,7 @@ def _run(
     encoding = build_encoding(config)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
     try:
-        with stop.raising():
+        with stop.raising_on_signal():
             data = build_data(config, log.info)
     except Stopped:
         return False
@@ -155,7 +155,7 @@ def _run(
 
 
 def _resolve_settings(
-    run: RunDirectory, config: DictConfig, encoding: Encoding, progress: Progress, threads: int
+    run: RunDirectory, config: DictConfig, encoding: Encoding, progress: StatusWriter, threads: int
 ) -> ResolvedSettings:
     """Return the resolved settings of a run that is starting or resuming, and write its status.
 
@@ -236,7 +236,7 @@ def _train_and_evaluate(session: Session) -> bool:
         return False
     if rank() == 0 and isinstance(data, TokenizedData):
         try:
-            with session.stop.raising():
+            with session.stop.raising_on_signal():
                 save_ngram_rows(run, config, data, run.trained_steps(training_steps(config).total))
         except Stopped:
             return False

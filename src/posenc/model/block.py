@@ -60,9 +60,9 @@ class Block(nn.Module):
 class Attention(nn.Module):
     """Causal multi-head self-attention, computed by the kernel `attend`.
 
-    With `qk_norm`, queries and keys get an RMS norm over the channels of a head before the encoding
-    rotates them, with weights that all heads of the layer share (QK norm: Henry et al. 2020,
-    2010.04245; in this form: Qwen3, 2505.09388).
+    With `qk_norm`, queries and keys are RMS-normalized over the channels of each head before the
+    encoding rotates them, with weights that all heads of the layer share (QK norm: Henry et al.
+    2020, 2010.04245; in this form: Qwen3, 2505.09388).
     """
 
     def __init__(

@@ -39,7 +39,8 @@ ALLOCATING_FUNCTIONS = {
 def check_kernel(config: DictConfig, encoding: Encoding, device: torch.device) -> None:
     """Check a kernel that is requested by name at L and at the longest evaluation length.
 
-    Raises UnsupportedKernelError if it does not support the encoding. `auto` always has a kernel.
+    Raises UnsupportedKernelError if it does not support the encoding. `auto` always finds
+    one that does.
     """
     if config.kernel == "auto":
         return
@@ -103,7 +104,7 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kern
 def build_encoding(config: DictConfig) -> Encoding:
     """Return the encoding, with parameters initialized from the run's seed.
 
-    Settings of torch that its code changes, such as the default dtype, are restored. Raises
+    Torch settings that its code changes, such as the default dtype, are restored. Raises
     ConfigError if the encoding rejects its parameters or is not an `Encoding`.
     """
     modules = list(config.get("modules") or [])

@@ -1,11 +1,11 @@
-"""Token generation, with a KV cache for the models and encodings that allow it.
+"""Token generation, with a KV cache for the models and encodings that support it.
 
-Position may enter a model through several hooks, some of which need the whole sequence: xPos, for
-example, counts positions from the middle of the sequence. The cache therefore holds what each layer
-computes before its encoding is applied, and for each new token the hooks are called on the whole
-sequence. This takes O(T) time per token and layer instead of O(T^2). The result is the same as
-without a cache, at any length, if no token depends on later tokens or on their number (`causal` and
-`prefix_consistent`).
+Positional information may enter a model through several hooks, some of which need the whole
+sequence: xPos, for example, counts positions from the middle of the sequence. The cache therefore
+holds what each layer computes before its encoding is applied, and for each new token the hooks are
+called on the whole sequence. This takes O(T) time per token and layer instead of O(T^2). The result
+is the same as without a cache, at any length, if no token depends on later tokens or on their
+number (`causal` and `prefix_consistent`).
 """
 
 from collections.abc import Callable, Iterator

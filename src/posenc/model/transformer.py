@@ -40,7 +40,7 @@ class Decoder(nn.Module):
 
     `embedding` maps tokens [B, T] to hidden states [B, T, D], which are multiplied by
     `embedding_scale`; `encoding.embed` and `dropout` are applied before the first block.
-    `initialize` reads `zero_init`.
+    `zero_init` is used by `initialize`.
     """
 
     head: Head

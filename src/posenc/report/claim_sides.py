@@ -159,9 +159,9 @@ class Trend:
         return f"slope of {log}{subject} against {axis} ({', '.join(numbers)})"
 
     def _without_key(self, value: Value) -> Value:
-        """Return a value without what varies along the trend.
+        """Return a value without the setting that varies along the trend.
 
-        This is the parameter or, except in a baseline, the length.
+        It is the parameter or the length, which a baseline keeps.
         """
         if self.parameters:
             settings = {key: item for key, item in value.selector.items() if key != self.key}

@@ -180,7 +180,7 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 def worse_than_trigram(curves: CurveSet) -> list[str]:
     """Return the labels of the encodings that are worse than a trigram model at L."""
-    if curves.swapped or 3 not in curves.ngrams:
+    if curves.swapped_encoding or 3 not in curves.ngrams:
         return []
     points = {c.label: c.point_at(curves.train_length) for c in curves.curves}
     return [label for label, point in points.items() if point and point.mean > curves.ngrams[3]]

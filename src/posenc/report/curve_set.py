@@ -188,14 +188,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class CurveSet:
-    """Comparable curves: same training length, and same evaluation except for its length.
+    """Curves with the same training length and, except for the length, the same evaluation.
 
     `published` has pairs of a measured curve's label and a published curve to compare it with.
     `window` is the evaluation length if `x` is something else, such as a position, and
     `num_windows` is the number of windows. `ngrams` maps the orders of n-gram models, trained
     on the runs' training tokens, to their losses on the same text (means over seeds). `chance` is
     the accuracy of guessing, if the curves are accuracies on a task for which it is known. If the
-    curves are one encoding with different swaps, `swapped` is the label of that encoding.
+    curves are one encoding with different swaps, `swapped_encoding` is the label of that encoding.
     """
 
     evaluation_key: EvaluationKey
@@ -206,7 +206,7 @@ class CurveSet:
     num_windows: int | None = None
     ngrams: Mapping[int, float] = field(default_factory=dict)
     chance: float | None = None
-    swapped: str | None = None
+    swapped_encoding: str | None = None
     quantity: DisplayedQuantity = PERPLEXITY
 
     @property
@@ -218,7 +218,7 @@ class CurveSet:
     def title(self) -> str:
         """The title of the curves' table."""
         name = self.quantity.name.capitalize()
-        name += f" of {self.swapped} with swaps" if self.swapped else ""
+        name += f" of {self.swapped_encoding} with swaps" if self.swapped_encoding else ""
         return f"{name}, trained at L = {self.train_length}: {self.evaluation_key}"
 
     def length_ratio(self, curve: Curve, length: float) -> float | None:
@@ -247,18 +247,18 @@ class CurveSet:
             "data": self.evaluation_key.data_name,
             **{name: getattr(self.evaluation_key, name) for name in names},
             "train_length": self.train_length,
-            **({"encoding": self.swapped} if self.swapped else {}),
+            **({"encoding": self.swapped_encoding} if self.swapped_encoding else {}),
         }
 
     @property
     def label_heading(self) -> str:
         """The heading of the column that has the curve labels."""
-        return "swap" if self.swapped else "encoding"
+        return "swap" if self.swapped_encoding else "encoding"
 
     @property
     def setting(self) -> str:
         """The training length and, if the curves are swaps of one encoding, that encoding."""
-        swapped = f", {self.swapped} with swaps" if self.swapped else ""
+        swapped = f", {self.swapped_encoding} with swaps" if self.swapped_encoding else ""
         return f"L = {self.train_length}{swapped}"
 
     @property

@@ -23,7 +23,7 @@ from posenc.runs.loss_arrays import (
     BlockSums,
     bin_positions,
     end_of_window_loss,
-    positions_name,
+    position_array_name,
     sums_and_counts,
 )
 
@@ -90,7 +90,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     for run, row in experiment.comparable_rows:
         if row["protocol"] != BY_POSITION:
             continue
-        name = positions_name(row)
+        name = position_array_name(row)
         if sums_and_counts(row, run.positions, name):  # None if missing or from a different budget
             by_length = runs_by_length.setdefault((evaluation_key(row), run.train_length), {})
             by_length.setdefault(row["length"], []).append((run, name))

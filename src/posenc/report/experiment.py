@@ -87,7 +87,7 @@ class Run:
         return None if tokens is None or tokens == self.config["tokens"] else tokens
 
     def training_tokens(self, row: Row) -> int:
-        """Return the training tokens of a row: its `at_tokens`, or else the run's `tokens`."""
+        """Return a row's number of training tokens: its `at_tokens`, or else the run's `tokens`."""
         return row.get("at_tokens") or self.config["tokens"]
 
     def select_rows(self, row_keys: Mapping[str, Any], at_tokens: int | None = None) -> list[Row]:

@@ -83,7 +83,7 @@ def _evaluations(curve_sets: Sequence[CurveSet]) -> list[str]:
 
 
 def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
-    """Return the seeds that the tables average over, and the runs that some means leave out."""
+    """Return the seeds that the tables average over, and the runs excluded from some means."""
     points = [p for curves in curve_sets for curve in curves.curves for p in curve.points]
     seeds = {seed for point in points for seed in point.seeds}
     seeds = seeds or {run.seed for run in experiment.evaluated}

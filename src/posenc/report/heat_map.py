@@ -1,8 +1,8 @@
 """Heat maps: colored matrices of values, in one panel or several side by side.
 
 A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips. If all panels
-together have more than MAX_FIGURE_CELLS cells, so is every panel that has evenly spaced rows and
-columns and no missing values.
+together have more than MAX_FIGURE_CELLS cells, every panel with evenly spaced rows and columns and
+no missing values is also drawn as an image.
 """
 
 import io

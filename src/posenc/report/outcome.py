@@ -47,7 +47,8 @@ def combine(outcomes: Iterable[Outcome]) -> Outcome:
 def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
     """Return the outcome of a comparison, given the interval [low, high] of left - right.
 
-    The outcome is undecided if the interval includes the margin, which must not be negative.
+    `margin` must not be negative. The outcome is undecided if the interval includes the bound:
+    -margin for "below" and "at_least", margin for "above" and "at_most", either one for "equal".
     """
     below, not_below = high < -margin, low >= -margin
     above, not_above = low > margin, high <= margin

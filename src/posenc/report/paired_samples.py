@@ -164,8 +164,8 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         orders = ", ".join(str(r["order"]) for r in run.ngrams) or "none"
         raise NoVerdictError(
             "not measured",
-            f"{run.name} has no row for {ngram.name} in ngrams.json (orders: {orders}); train it"
-            " again under another name with a larger ngram_order",
+            f"{run.name} has no row for {ngram.name} in ngrams.json (orders: {orders});"
+            " train the run again under another name with a larger ngram_order",
         )
     same_text = [r for r in rows if _differing_key(r, row, CORPUS_KEYS) is None]
     if not same_text:

@@ -22,7 +22,7 @@ def shared_evaluation(curve_sets: Sequence[CurveSet]) -> str:
 
 def subplot_title(curves: CurveSet, curve_sets: Sequence[CurveSet]) -> str:
     """Return the title of a subplot, with its evaluation if that differs between subplots."""
-    title = f"{curves.swapped}, " if curves.swapped else ""
+    title = f"{curves.swapped_encoding}, " if curves.swapped_encoding else ""
     title += f"trained at L = {curves.train_length}"
     if curves.window:
         count = "" if curves.num_windows is None else f"{curves.num_windows} "
@@ -46,7 +46,7 @@ def curve_chart(
     """
     if not curve_sets:
         return None
-    if curve_sets[0].swapped:
+    if curve_sets[0].swapped_encoding:
         options["file_stem"] += "_with_swaps"
         options["title"] += ": swaps"
     subplots = []

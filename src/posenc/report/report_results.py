@@ -97,13 +97,15 @@ def _figures(
     """Return all figures; some kinds are drawn for encodings and then for swaps."""
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
-    encodings = {curves.swapped or c.label: c.encoding for curves in sets for c in curves.curves}
+    encodings = {
+        curves.swapped_encoding or c.label: c.encoding for curves in sets for c in curves.curves
+    }
     # A run that was interrupted during its evaluation may have only rows with at_tokens, which are
     # not part of any of these curve sets.
     for run in experiment.evaluated:
         if all(row.get("at_tokens") is not None for row in run.comparable_rows):
             encodings.setdefault(run.label, run.encoding)
-    swaps = [c for curves in sets if curves.swapped for c in curves.curves]
+    swaps = [c for curves in sets if curves.swapped_encoding for c in curves.curves]
     names, swapped_encodings = dict.fromkeys(c.label for c in swaps), {c.encoding for c in swaps}
     all_styles = {False: line_styles(encodings), True: swap_styles(names, swapped_encodings)}
     figures = []
@@ -113,15 +115,19 @@ def _figures(
         ("positions", loss_by_position, positions),
     ):
         for swapped, styles in all_styles.items():
-            chart = make_chart([c for c in curve_sets if bool(c.swapped) == swapped], styles)
+            chart = make_chart(
+                [c for c in curve_sets if bool(c.swapped_encoding) == swapped], styles
+            )
             figures += [line_figure(section, chart)] if chart else []
     others = {
-        "relative": relative_perplexity([c for c in losses if not c.swapped], all_styles[False]),
+        "relative": relative_perplexity(
+            [c for c in losses if not c.swapped_encoding], all_styles[False]
+        ),
         "training": relative_perplexity_by_tokens(experiment, all_styles[False]),
         "bases": perplexity_by_base(losses, experiment),
     }
     figures += [line_figure(section, chart) for section, chart in others.items() if chart]
-    heat_map = loss_heat_map([curves for curves in positions if not curves.swapped])
+    heat_map = loss_heat_map([curves for curves in positions if not curves.swapped_encoding])
     return [*figures, heat_figure("positions", heat_map)] if heat_map else figures
 
 
@@ -189,7 +195,7 @@ def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:
-    for curves, rows in [pair for pair in losses if not pair[0].swapped] or losses:
+    for curves, rows in [pair for pair in losses if not pair[0].swapped_encoding] or losses:
         yield f"{curves.setting}: {best_encodings(curves, rows)}"
     for curves, rows in accuracies:
         task = curves.evaluation_key.data_name

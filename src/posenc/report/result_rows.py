@@ -1,8 +1,8 @@
 """The rows of a result table; each value is compared with the best value of its column.
 
-A row also has the fraction of its gain in longer windows that early tokens explain. Tokens at the
-beginning of a window have little context. Longer windows have a smaller proportion of them, so the
-mean loss falls even if a model makes no use of context beyond the training length L (the
+A row also has the fraction of its gain in longer windows that is explained by early tokens. Tokens
+at the beginning of a window have little context. Longer windows have a smaller proportion of them,
+so the mean loss falls even if a model makes no use of context beyond the training length L (the
 early-token curse: Press et al. 2022, appendix B). Let e be the loss at the end of windows of L
 tokens. If every position from L on had the loss e, the loss in windows of T tokens would be
 
@@ -28,7 +28,7 @@ MIN_LENGTHS = 3
 
 
 @dataclass(frozen=True)
-class EarlyTokens:
+class EarlyTokenEffect:
     """The fitted S (`slope`) in nats per window, and the fraction of the gain due to early tokens.
 
     `fraction` is None if the curve has no loss at the training length, if the losses by position
@@ -39,7 +39,7 @@ class EarlyTokens:
     fraction: Band | None
 
 
-def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
+def early_tokens(curve: Curve, train_length: int) -> EarlyTokenEffect | None:
     """Return the early-token statistics of a curve of loss by length.
 
     They are computed for each seed that was evaluated at all lengths from the training length on.
@@ -57,7 +57,7 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
     slope = band([fitted_slope(losses) for losses in by_seed])
     reference = curve.point_at(train_length)
     if reference is None:
-        return EarlyTokens(slope, None)
+        return EarlyTokenEffect(slope, None)
     ends = [reference.end_losses[reference.seeds.index(seed)] for seed in seeds]
     fractions = [
         explained_fraction(losses, train_length, end)
@@ -66,7 +66,7 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokens | None:
     known = [fraction for fraction in fractions if fraction is not None]
     gain = band([losses[train_length] - losses[max(losses)] for losses in by_seed])
     is_uncertain = gain.seeds >= MIN_SEEDS and gain.low <= 0
-    return EarlyTokens(slope, None if is_uncertain or len(known) < len(seeds) else band(known))
+    return EarlyTokenEffect(slope, None if is_uncertain or len(known) < len(seeds) else band(known))
 
 
 def fitted_slope(losses: Mapping[float, float]) -> float:
@@ -104,7 +104,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class RankedPoint:
+class TableValue:
     """The point in one cell of a result table.
 
     `best` is true for the best point of the column and for points that are not statistically
@@ -123,8 +123,8 @@ class ResultRow:
     """The values of one curve by evaluation length."""
 
     curve: Curve
-    values: Mapping[float, RankedPoint]
-    early_tokens: EarlyTokens | None
+    values: Mapping[float, TableValue]
+    early_tokens: EarlyTokenEffect | None
 
 
 ResultSet = tuple[CurveSet, Sequence[ResultRow]]
@@ -146,7 +146,7 @@ def result_rows(curves: CurveSet) -> list[ResultRow]:
 
 
 def incomparable_lengths(rows: Sequence[ResultRow]) -> list[int]:
-    """Return the lengths at which the rows scored different tokens, so none is marked as best."""
+    """Return the lengths at which no value is best, because their numbers of tokens differ."""
     lengths = {x for row in rows for x in row.values}
     with_best = {x for row in rows for x, value in row.values.items() if value.best}
     return sorted(int(x) for x in lengths - with_best)
@@ -173,7 +173,7 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     return Difference(interval.mean, interval.low, interval.high, "t interval over seeds")
 
 
-def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
+def _column(curves: CurveSet, x: float) -> dict[str, TableValue]:
     """Return the values at one length by label."""
     points = {c.label: point for c in curves.curves if (point := c.point_at(x)) is not None}
     shared_seeds = set.intersection(*(set(point.seeds) for point in points.values()))
@@ -187,7 +187,7 @@ def _column(curves: CurveSet, x: float) -> dict[str, RankedPoint]:
         difference = None if point is best else paired_difference(point, best)
         tied = difference is not None and difference.includes_zero
         is_best = comparable and (tied or means[label] == means[best_label])
-        values[label] = RankedPoint(point, is_best, difference)
+        values[label] = TableValue(point, is_best, difference)
     return values
 
 

@@ -10,7 +10,7 @@ from posenc.report.bootstrap import DESCRIPTION
 from posenc.report.confidence import CONFIDENCE, MIN_SEEDS, Band
 from posenc.report.curve_set import PERPLEXITY, Curve, CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.published_curves import PublishedCurve
-from posenc.report.result_rows import RankedPoint, ResultRow, incomparable_lengths
+from posenc.report.result_rows import ResultRow, TableValue, incomparable_lengths
 from posenc.report.run_labels import label_notes
 from posenc.report.scale import exp, format_number
 from posenc.report.table import MISSING, Cell, Column, Table
@@ -100,7 +100,7 @@ def _can_join(curves: CurveSet, other: CurveSet) -> bool:
     return (
         (a.protocol, b.protocol) == (FIXED_TARGET, "nonoverlapping")
         and (a.data, a.split, a.swap) == (b.data, b.split, b.swap)
-        and curves.swapped == other.swapped
+        and curves.swapped_encoding == other.swapped_encoding
         and curves.train_length == other.train_length
         and set(curves.x_values) <= set(other.x_values)
     )
@@ -139,10 +139,9 @@ def _table(
         Column(f"{relative[-1]} / L"),
         *((Column("S", detail="nats"), Column("early tokens")) if has_early_tokens else ()),
     ]
-    all_rows = [*rows, *(row for others in fixed_targets for row in others)]
     notes = [
         *label_notes(row.curve.label for row in rows),
-        *value_notes(quantity, all_rows),
+        *value_notes(quantity, [rows, *fixed_targets]),
         *([FIXED_NOTE] if fixed_targets else []),
         *_source_notes(published),
         f"{relative[-1]} / L: {quantity.name} at {lengths[-1]:.0f} tokens divided by that at"
@@ -169,7 +168,7 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [note] if sources else []
 
 
-def _cell(value: RankedPoint | None, quantity: DisplayedQuantity) -> Cell:
+def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
@@ -208,46 +207,64 @@ def _band_text(band: Band, template: str) -> str:
     return f"{text} ±{template.format(half_width)}" if band.seeds >= MIN_SEEDS else text
 
 
-def incomparable_note(rows: Sequence[ResultRow]) -> list[str]:
-    """Return a note on the lengths at which the rows scored different tokens, if there are any."""
-    lengths = ", ".join(map(str, incomparable_lengths(rows)))
-    return [INCOMPARABLE_NOTE.format(lengths=lengths)] if lengths else []
+def comparison_notes(
+    row_groups: Sequence[Sequence[ResultRow]], lengths: Collection[float] = ()
+) -> list[str]:
+    """Return notes on values that cannot be compared, and on means that exclude some seeds.
 
-
-def unequal_seeds_note(rows: Sequence[ResultRow], lengths: Collection[float] = ()) -> list[str]:
-    """Return a note on the values that are averaged over fewer seeds than others, if there are any.
-
-    By default, the values at all lengths are compared.
+    The rows of a table are grouped by curve set. If `lengths` is given, other lengths are ignored.
     """
-    seeds_by_row = {
-        row.curve.label: {
-            int(x): {*value.point.seeds}
-            for x, value in row.values.items()
-            if not lengths or x in lengths
-        }
+    found = {x for rows in row_groups for x in incomparable_lengths(rows)}
+    incomparable = sorted(x for x in found if not lengths or x in lengths)
+    listed = ", ".join(map(str, incomparable))
+    notes = [INCOMPARABLE_NOTE.format(lengths=listed)] if incomparable else []
+    if partial := _partial_means(row_groups, lengths):
+        notes.append(UNEQUAL_SEEDS_NOTE.format(values="; ".join(dict.fromkeys(partial))))
+    return notes
+
+
+def _partial_means(
+    row_groups: Sequence[Sequence[ResultRow]], lengths: Collection[float]
+) -> list[str]:
+    """Return the labels, lengths and seeds of values that average over fewer seeds than others."""
+    seeds_by_row = [
+        (
+            row.curve.label,
+            {
+                int(x): {*value.point.seeds}
+                for x, value in row.values.items()
+                if not lengths or x in lengths
+            },
+        )
+        for rows in row_groups
         for row in rows
-    }
-    all_seeds = {s for by_length in seeds_by_row.values() for s in set().union(*by_length.values())}
+    ]
+    all_seeds = {s for _, by_length in seeds_by_row for s in set().union(*by_length.values())}
     partial = []
-    for label, by_length in seeds_by_row.items():
+    for label, by_length in seeds_by_row:
         groups = {frozenset(seeds) for seeds in by_length.values()} - {frozenset(all_seeds)}
         for seeds in sorted(groups, key=sorted):
             matching = [str(x) for x, other in by_length.items() if other == seeds]
             where = "" if len(matching) == len(by_length) else f" at {', '.join(matching)} tokens"
             noun = "seed" if len(seeds) == 1 else "seeds"
             partial.append(f"{label}{where} ({noun} {', '.join(map(str, sorted(seeds)))})")
-    return [UNEQUAL_SEEDS_NOTE.format(values="; ".join(partial))] if partial else []
+    return partial
 
 
-def value_notes(quantity: DisplayedQuantity, rows: Sequence[ResultRow]) -> list[str]:
-    """Return the notes on the values, their intervals and the marks."""
-    values = [value for row in rows for value in row.values.values()]
+def value_notes(
+    quantity: DisplayedQuantity, row_groups: Sequence[Sequence[ResultRow]]
+) -> list[str]:
+    """Return the notes on the values, their intervals and the marks.
+
+    The rows are grouped by curve set, as in `comparison_notes`.
+    """
+    values = [value for rows in row_groups for row in rows for value in row.values.values()]
     methods = dict.fromkeys(value.difference.method for value in values if value.difference)
     notes = [quantity.note]
-    if len(rows) > 1:
+    if any(len(rows) > 1 for rows in row_groups):
         note = BEST_NOTE if methods else BEST_WITHOUT_INTERVALS_NOTE
         notes.append(note.replace("{methods}", "; ".join(methods)))
-    notes += [*incomparable_note(rows), *unequal_seeds_note(rows)]
+    notes += comparison_notes(row_groups)
     if any(len(value.point.seeds) >= MIN_SEEDS for value in values):
         notes.append(SEEDS_NOTE)
     intervals = [interval for value in values if (interval := value.point.text_interval)]

@@ -55,7 +55,10 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
 def _ambiguous_labels(
     labels: Sequence[str], configs: Sequence[dict[str, Any]]
 ) -> set[tuple[str, int]]:
-    """Return each label and training length that runs share which differ in more than the seed."""
+    """Return the labels, with training lengths, that do not identify one run per seed.
+
+    Their runs differ in more than the seed, or there are several with the same seed.
+    """
     identities: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
     counts: Counter[tuple[str, int, int]] = Counter()
     for label, config in zip(labels, configs, strict=True):

@@ -21,7 +21,7 @@ def expm1(number: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Return a number with two decimals; large numbers get fewer digits."""
+    """Format a number with two decimals; from 1,000 on, without decimals or in powers of ten."""
     if value >= OVERFLOW:
         return f"> {OVERFLOW:.0e}"
     if value < 1000:

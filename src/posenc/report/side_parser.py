@@ -38,7 +38,7 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
     if unknown := selector.keys() - known:
         key, keys = min(unknown), ("length", "train_length", *ROW_KEYS, *sorted(RUN_KEYS))
         raise ConfigError(
-            f"{name}: {key} is not a selector{did_you_mean(key, keys)} (available:"
+            f"{name}: unknown selector {key}{did_you_mean(key, keys)} (available:"
             f" {', '.join(keys)}, and nested keys such as encoding.spectrum.base)"
         )
     if quantity.source == "timing" and row_keys:
@@ -98,8 +98,8 @@ def _ngram(item: Mapping[str, Any], left: Side, name: str) -> Ngram:
     require_mapping(item, name, ["ngram"])
     if not isinstance(left, Value) or left.quantity.name not in NGRAM_QUANTITIES:
         raise ConfigError(
-            f"{name}: ngram={item['ngram']!r} cannot be compared with {left}; n-gram models have"
-            f" {' and '.join(NGRAM_QUANTITIES)} only"
+            f"{name}: ngram={item['ngram']!r} cannot be compared with {left}; n-gram models only"
+            f" have {' and '.join(NGRAM_QUANTITIES)}"
         )
     if item["ngram"] == "best":
         return Ngram(None)

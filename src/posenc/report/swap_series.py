@@ -69,7 +69,7 @@ def _merged_set(group: Sequence[CurveSet], train_length: int, label: str) -> Cur
             if other == label
         ),
         num_windows=min(counts, default=None),
-        swapped=label,
+        swapped_encoding=label,
     )
 
 

@@ -15,8 +15,8 @@ from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_length
 from posenc.report.judge import Verdict
 from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
-from posenc.report.result_rows import RankedPoint, ResultRow, ResultSet
-from posenc.report.result_tables import incomparable_note, unequal_seeds_note
+from posenc.report.result_rows import ResultRow, ResultSet, TableValue
+from posenc.report.result_tables import comparison_notes
 from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
@@ -119,11 +119,15 @@ def _short_tables(results: Results, console: Console) -> Iterator[Table]:
     main_results = results.losses[: results.num_main_tables]
     for train_length in dict.fromkeys(curves.train_length for curves, _ in main_results):
         sets = [pair for pair in main_results if pair[0].train_length == train_length]
-        swapped = [(curves, rows) for curves, rows in sets if curves.swapped]
+        swapped = [(curves, rows) for curves, rows in sets if curves.swapped_encoding]
         labels = {row.curve.label for _, rows in swapped for row in rows}
         if any(" " in label for label in labels) and (table := _swap_table(swapped)).fits(console):
-            shown = {curves.swapped for curves, _ in swapped}  # encodings in the swap table
-            sets = [(c, rows) for c, rows in sets if not (c.swapped or shown >= c.by_label.keys())]
+            shown = {curves.swapped_encoding for curves, _ in swapped}
+            sets = [
+                (c, rows)
+                for c, rows in sets
+                if not (c.swapped_encoding or shown >= c.by_label.keys())
+            ]
             yield from (_short_table(*pair, console) for pair in sets)
             yield table
         else:
@@ -137,7 +141,7 @@ def _swap_table(swapped: Sequence[ResultSet]) -> Table:
     This is the length with the most values or, if several tie, the longest of them.
     """
     values = {
-        (curves.swapped or "", *row.curve.label.partition(" ")[::2]): row.values
+        (curves.swapped_encoding or "", *row.curve.label.partition(" ")[::2]): row.values
         for curves, rows in swapped
         for row in rows
     }
@@ -159,8 +163,7 @@ def _swap_table(swapped: Sequence[ResultSet]) -> Table:
         f"{curves.quantity.name.capitalize()} at {length:.0f} tokens ({relative}) with swaps,"
         f" trained at L = {curves.train_length}: {curves.evaluation_key}"
     )
-    all_rows = [row for _, rows in swapped for row in rows]
-    notes = [*incomparable_note(all_rows), *unequal_seeds_note(all_rows, [length])]
+    notes = comparison_notes([rows for _, rows in swapped], [length])
     return Table(title, columns, grid, [BEST_SWAP_NOTE, *notes])
 
 
@@ -202,7 +205,7 @@ def _table_at_lengths(
         f"{curves.title}, {seeds}",
         columns,
         grid,
-        [*incomparable_note(rows), *unequal_seeds_note(rows, lengths)],
+        comparison_notes([rows], lengths),
     )
 
 
@@ -219,5 +222,5 @@ def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
     console.print()
 
 
-def _cell(quantity: DisplayedQuantity, value: RankedPoint | None) -> Cell:
+def _cell(quantity: DisplayedQuantity, value: TableValue | None) -> Cell:
     return Cell(quantity.format_mean(value.point), best=value.best) if value else Cell(None)

@@ -184,7 +184,7 @@ class Figure:
         ]
 
     def describe(self, panel: Panel) -> str:
-        """Return the text of a panel for screen readers."""
+        """Return the alt text of a panel."""
         return ": ".join(filter(None, (self.title, " ".join(panel.title.split()))))
 
     def files(self) -> dict[str, str | bytes]:

@@ -15,7 +15,7 @@ from posenc.report.curve_set import CurveSet, DisplayedQuantity
 from posenc.report.page import write_page
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
-from posenc.report.result_rows import RankedPoint, ResultRow
+from posenc.report.result_rows import ResultRow, TableValue
 from posenc.report.result_tables import length_ratio, published_ratio, shown_published
 from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown, records_csv
@@ -111,11 +111,12 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
     return records_csv(records)
 
 
-def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity) -> dict[str, Any]:
+def _intervals(x: float, value: TableValue | None, quantity: DisplayedQuantity) -> dict[str, Any]:
     """Return the columns that follow the value at one length.
 
     `low` and `high` are the t interval over seeds, `text_low` and `text_high` the bootstrap
-    interval over text and seeds (or over text alone, with too few seeds).
+    interval over text and seeds (or over text alone, with too few seeds), and `best` is whether the
+    value is marked as best.
     """
     cells: list[Any] = [None] * len(COLUMN_SUFFIXES)
     if value is not None:
@@ -128,7 +129,7 @@ def _intervals(x: float, value: RankedPoint | None, quantity: DisplayedQuantity)
 
 
 def _early_columns(row: ResultRow) -> dict[str, Any]:
-    """Return the columns of `EarlyTokens`, each value with its t interval over seeds.
+    """Return the columns of `EarlyTokenEffect`, each value with its t interval over seeds.
 
     S is the slope of the loss against 1/T, in nats per window. It is not used to compute the
     fraction, which is the part of the gain beyond L that early tokens explain.

@@ -33,9 +33,9 @@ def run_paths(run: RunDirectory) -> list[Path]:
     if run.path.is_symlink():
         raise RunError(f"{run.path} is a symbolic link; delete the directory that it points to")
     path = run.path.resolve()
-    folder, name = path.parent, glob.escape(path.name)
+    folder, (experiment, name) = path.parent, map(glob.escape, path.parts[-2:])
     reject_special_files([folder / "wandb"])
-    local = {*folder.glob(f"wandb/*{folder.name}.{name}*"), *folder.glob(f"wandb/run-{name}")}
+    local = {*folder.glob(f"wandb/*{experiment}.{name}*"), *folder.glob(f"wandb/run-{name}")}
     return [path, *sorted(local)]
 
 
@@ -62,7 +62,7 @@ def remove_run(run: RunDirectory) -> None:
         try:
             _remove_from_plan(folder, name)
         except OSError as error:
-            if not is_disk_full(error):  # else there will be space after the deletion
+            if not is_disk_full(error):  # if it is full, update the plan after the deletion
                 raise
             in_plan = True
         path.rename(Path(mkdtemp(prefix=DELETED_PREFIX, dir=folder)) / name)
@@ -78,7 +78,7 @@ def remove_run(run: RunDirectory) -> None:
 
 def _remove_from_plan(folder: Path, name: str) -> None:
     """Remove a run from an experiment's plan, if it is there."""
-    with lock(folder / ".plan.lock"):
+    with lock(folder / PLAN_LOCK):
         plan = read_plan(folder)
         if name in plan["runs"] or name in plan["commands"]:
             plan["runs"] = [other for other in plan["runs"] if other != name]
@@ -92,7 +92,7 @@ def _remove_emptied_folder(folder: Path) -> None:
     If the folder has other contents, such as a report, a benchmark or the user's own files, they
     are kept, and only the files that posenc and W&B write for all runs together are deleted.
     """
-    with lock(folder / ".plan.lock"):
+    with lock(folder / PLAN_LOCK):
         if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
             return
         for pattern in SHARED_FILES:

@@ -68,7 +68,7 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
 def changed_environment(
     variables: Mapping[str, str], removed: Sequence[str] = ()
 ) -> Iterator[None]:
-    """Set and remove environment variables within the context; no others are restored."""
+    """Set and remove environment variables; on exit, restore these and no others."""
     before = {name: os.environ.pop(name, None) for name in (*variables, *removed)}
     os.environ.update(variables)
     try:

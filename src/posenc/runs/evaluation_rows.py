@@ -62,8 +62,8 @@ def budget_ran_out(row: Mapping[str, Any]) -> bool:
 def row_key(row: Row) -> tuple[Any, ...]:
     """Return the values that identify a row; a new row replaces one with the same key.
 
-    These are the measurement, its budget and the tokens that were scored. A token budget determines
-    them; a time budget does not, so their hash is included (in older rows, their number).
+    These are the measurement, its budget and, with a time budget, which does not determine the
+    scored tokens, the hash of these tokens (in older rows, their number).
     """
     budget = budget_key(row)
     scored = () if budget[0] is None else (row.get("tokens_hash", row.get("count")),)

@@ -33,7 +33,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_message(error: BaseException) -> str | None:
-    """Return the message for an error of a full or read-only disk, else None; runs can resume."""
+    """Return a message if the disk is full or read-only, which interrupts a run, else None."""
     if is_disk_full(error):
         return DISK_FULL_MESSAGE
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS
@@ -100,7 +100,7 @@ def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES, errors: str = "strict
 
 
 def is_sparse(path: Path) -> bool:
-    """Whether a large file consists almost entirely of holes, so that reading it wastes minutes.
+    """Whether a large file consists almost entirely of holes, and would take minutes to read.
 
     Some file systems do not report the allocated blocks, or compress the data, so the file must
     also contain a hole.
@@ -257,11 +257,11 @@ def truncate_jsonl(path: Path, step: int) -> None:
     write_atomic(path, b"".join(map(_jsonl_line, kept)))
 
 
-def corrupt_file_error(path: Path, error: object) -> RunError:
-    """Return the error for a file of a run that cannot be used; `error` says why."""
-    if isinstance(error, OSError) and error.errno == errno.EIO:
-        return RunError(f"{path} cannot be read ({error.strerror}); check the disk")
-    return RunError(f"{path} is corrupt ({error}); delete it or move it elsewhere")
+def corrupt_file_error(path: Path, reason: object) -> RunError:
+    """Return the error for a file of a run that cannot be used, with the reason."""
+    if isinstance(reason, OSError) and reason.errno == errno.EIO:
+        return RunError(f"{path} cannot be read ({reason.strerror}); check the disk")
+    return RunError(f"{path} is corrupt ({reason}); delete it or move it elsewhere")
 
 
 def walk_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
@@ -278,7 +278,7 @@ def walk_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
             with os.scandir(path) as entries:
                 children = list(entries)
         except OSError as error:
-            raise RunError(f"{path} cannot be read ({error.strerror}); delete it") from None
+            raise RunError(f"{path} cannot be read ({error.strerror}); make it readable") from None
         yield from children
         subfolders = [child.path for child in children if child.is_dir(follow_symlinks=False)]
         folders += [(subfolder, depth + 1) for subfolder in subfolders]

@@ -41,7 +41,7 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
                 break
             time.sleep(0.05)
         if acquired:
-            # Only the description of a holder is overwritten, not another file by a hard link.
+            # Overwrite only a holder's description: the path may be a hard link to another file.
             if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?\0*", os.pread(descriptor, 300, 0)):
                 raise RunError(f"{path} is not a lock file; delete it or move it elsewhere")
             with suppress(OSError):  # the disk is full

@@ -45,17 +45,17 @@ class BlockSums(NamedTuple):
 
 def block_arrays(row: Row, blocks: BlockSums) -> dict[str, np.ndarray]:
     """Return the arrays that store the blocks of an evaluation row."""
-    name = _array_name(row)
+    name = _block_array_name(row)
     return {f"{name}.sum": blocks.sums, f"{name}.count": blocks.counts}
 
 
 def row_blocks(row: Row, arrays: Mapping[str, np.ndarray]) -> BlockSums | None:
-    """Return the blocks of an evaluation row, or None if none that match it are saved."""
-    stored = sums_and_counts(row, arrays, _array_name(row))
+    """Return the blocks of an evaluation row, or None if no matching blocks are saved."""
+    stored = sums_and_counts(row, arrays, _block_array_name(row))
     return BlockSums(*stored) if stored else None
 
 
-def _array_name(row: Row) -> str:
+def _block_array_name(row: Row) -> str:
     """Return `<data>.<split>.<protocol>.<length>.<stride>.<swap>`, with `-` for null.
 
     If the row's `at_tokens` is not null, the name ends in `.at_tokens=<n>`.
@@ -64,7 +64,7 @@ def _array_name(row: Row) -> str:
     return ".".join("-" if part is None else str(part) for part in parts) + at_tokens_suffix(row)
 
 
-def positions_name(row: Row) -> str:
+def position_array_name(row: Row) -> str:
     """Return the name of a row's arrays in `loss_by_position.npz`, without `.sum` or `.count`."""
     swap = "" if row["swap"] is None else f".{row['swap']}"
     return f"{row['data']}.{row['split']}.{row['length']}{swap}{at_tokens_suffix(row)}"
@@ -97,9 +97,9 @@ def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     Raises RunError if the file is corrupt, or if the arrays of a row do not match it.
     """
     by_position = [row for row in rows if row["protocol"] == BY_POSITION]
-    arrays = _read_checked_arrays(path, by_position, positions_name)
+    arrays = _read_checked_arrays(path, by_position, position_array_name)
     for row in by_position:
-        name = f"{positions_name(row)}.sum"
+        name = f"{position_array_name(row)}.sum"
         if name in arrays and len(arrays[name]) != row["length"]:
             raise RunError(
                 f"{path} is corrupt ({name} has {len(arrays[name]):,} positions instead of"
@@ -110,7 +110,7 @@ def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 def read_blocks(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     """Return the arrays of `loss_by_block.npz`, like `read_positions`."""
-    return _read_checked_arrays(path, rows, _array_name)
+    return _read_checked_arrays(path, rows, _block_array_name)
 
 
 def _read_checked_arrays(
@@ -207,7 +207,7 @@ def end_of_window_loss(row: Row, arrays: Mapping[str, np.ndarray]) -> float | No
 
     Returns None if the row has no matching losses by position, or none in that quarter.
     """
-    stored = sums_and_counts(row, arrays, positions_name(row))
+    stored = sums_and_counts(row, arrays, position_array_name(row))
     if stored is None:
         return None
     sums, counts = (array[3 * len(array) // 4 :] for array in stored)

@@ -42,9 +42,9 @@ def read_plan(folder: Path) -> dict[str, Any]:
     file = folder / "plan.json"
     plan: dict[str, Any] = {"runs": [], "commands": {}, **read_mapping(file, PLAN_TYPES)}
     if not is_printable(plan):
-        raise corrupt_file_error(file, "it has characters that cannot be printed")
+        raise corrupt_file_error(file, "it contains unprintable characters")
     if wrong := [name for name in plan["runs"] if not _is_file_name(name)]:
-        raise corrupt_file_error(file, f"not the name of a run: {wrong[0]!r}")
+        raise corrupt_file_error(file, f"invalid run name {wrong[0]!r}")
     for command in {plan.get("command") or "", *plan["commands"].values()}:
         try:
             shlex.split(command)
@@ -77,7 +77,7 @@ def update_plan(
 def quoted_command(command: str) -> str | None:
     """Return a command from a plan, quoted for a shell, or None if it does not run posenc.
 
-    The plan may be from someone else, and users copy what they see.
+    The plan may be from someone else, and users paste printed commands into their shell.
     """
     words = shlex.split(command)
     return shlex.join(words) if words[:1] == ["posenc"] else None

@@ -88,11 +88,11 @@ class RunDirectory:
     def status(self) -> Status:
         """Read the status; a run marked as running is interrupted if no process holds its lock.
 
-        A run that has started but lost its `config.yaml` has failed.
+        A run that has started, but whose `config.yaml` is missing, counts as failed.
         """
         status = Status.read(self.status_file)
         if status.started is not None and not self.config_file.exists():
-            error = f"{self.config_file} is missing; rerun the command, which writes it again"
+            error = f"{self.config_file} is missing; rerun the command to recreate it"
             return status.replace(state="failed", error=error)
         try:
             if status.state == "running" and not is_locked(self.lock_file):

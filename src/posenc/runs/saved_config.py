@@ -69,7 +69,7 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
         if not matches_digest(values):
             raise RunError(
                 f"{file} has been edited since the run was planned; undo the edit, or rerun the"
-                f" command, which writes the file again"
+                f" command to recreate the file"
             )
     return config
 
@@ -79,8 +79,8 @@ def _check_planned(file: Path, values: dict[str, Any]) -> None:
     for key, value in walk(values):
         if isinstance(value, str) and "${" in value:
             raise RunError(
-                f"{file}: {key} is an interpolation, which could read environment variables;"
-                f" planning does not write interpolations"
+                f"{file}: {key} must not be an interpolation, which could read environment"
+                f" variables; replace it by its value"
             )
     if "frozen" in values and "planned" not in values:
         raise RunError(

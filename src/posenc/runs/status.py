@@ -128,7 +128,7 @@ def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:
         raise corrupt_file_error(path, f"wrong type or value in resolved: {', '.join(wrong)}")
 
 
-class Progress:
+class StatusWriter:
     """The status of a running job; only rank 0 writes `status.json`."""
 
     def __init__(self, path: Path, *, is_writer: bool = True) -> None:

@@ -18,7 +18,7 @@ from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 
-def remember(
+def record_trusted(
     targets: Iterable[str], destinations: Iterable[str] = (), trials: Iterable[str] = ()
 ) -> None:
     """Record classes and functions that the user trains with, and where runs are uploaded.
@@ -26,19 +26,19 @@ def remember(
     `trials` are W&B run ids that a sweep has assigned. Does nothing if the record cannot be
     written.
     """
-    entries = {entry for target in targets if (entry := _entry(target)) is not None}
+    entries = {entry for target in targets if (entry := _target_entry(target)) is not None}
     entries |= {_destination_entry(destination) for destination in destinations}
     entries |= {_trial_entry(trial) for trial in trials}
     record = _record()
-    if record is None or entries <= _remembered(record):
+    if record is None or entries <= _recorded_entries(record):
         return
     with suppress(OSError, RunError), lock(record.with_suffix(".lock")):
-        write_json(record, sorted(_remembered(record) | entries))
+        write_json(record, sorted(_recorded_entries(record) | entries))
 
 
 def is_known_target(target: str) -> bool:
     """Whether the user has trained with this class or function, from the file it is now in."""
-    return _is_recorded(_entry(target))
+    return _is_recorded(_target_entry(target))
 
 
 def is_known_destination(destination: str) -> bool:
@@ -53,7 +53,7 @@ def is_known_trial(wandb_id: str) -> bool:
 
 def _is_recorded(entry: str | None) -> bool:
     record = _record()
-    return record is not None and entry in _remembered(record)
+    return record is not None and entry in _recorded_entries(record)
 
 
 def _record() -> Path | None:
@@ -65,7 +65,7 @@ def _record() -> Path | None:
     return Path(state) / "posenc" / "trusted_targets.json" if os.path.isabs(state) else None
 
 
-def _remembered(record: Path) -> set[str]:
+def _recorded_entries(record: Path) -> set[str]:
     """Return the recorded entries; a record that is corrupt counts as empty."""
     try:
         entries = read_json(record, [])
@@ -82,8 +82,8 @@ def _trial_entry(wandb_id: str) -> str:
     return f"W&B trial {wandb_id}"
 
 
-def _entry(target: str) -> str | None:
-    """Return the file of the top-level module or package and the target, without importing it.
+def _target_entry(target: str) -> str | None:
+    """Return the file of the target's top-level module, and the target; imports nothing.
 
     Symbolic links are resolved in the path of the folder that contains the module or package, but
     not in its name: a link to it in someone else's folder could have other modules next to it.

@@ -23,7 +23,7 @@ from posenc.jobs.validate import validate, validate_data, validate_devices, vali
 from posenc.model.build import build_meta_model, check_memory
 from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import remember
+from posenc.runs.trusted_code import record_trusted
 from posenc.sweeps.launcher import PlannedRun, config_file_digest
 from posenc.sweeps.run_writer import Job, WrittenRun, directory_problem, find_copy, write_run
 from posenc.tracking.build_tracker import wandb_destination
@@ -116,7 +116,7 @@ def _trust(configs: Mapping[str, DictConfig]) -> None:
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
     destinations = filter(None, map(wandb_destination, loggers.values()))
-    remember({target for job in values for target in user_targets(job)}, destinations)
+    record_trusted({target for job in values for target in user_targets(job)}, destinations)
 
 
 def _validate_all(configs: Mapping[str, DictConfig], *, local: bool) -> dict[str, Encoding]:

@@ -35,7 +35,8 @@ MAX_STARTS = 4
 def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Sequence[str]) -> int:
     """Return how many of `num_runs` runs, on `devices` GPUs or cores each, run at a time.
 
-    `jobs` limits their number; if it is None, the `groups` of GPUs or the cores do.
+    `jobs` is the limit. By default, it is one run per group of GPUs in `groups` or, without GPUs,
+    as many as the cores allow.
     """
     slots = len(groups) or max(1, cores() // devices)
     return min(jobs or slots, max(1, num_runs))

@@ -96,7 +96,8 @@ def _require_safe_repository(folder: Path) -> None:
 def _belongs_to(git_folder: Path, work_tree: Path) -> bool:
     """Whether a git directory is that of a work tree, and not only named in its `.git` file.
 
-    The git directory of a linked work tree or a submodule is elsewhere, but has its path.
+    The git directory of a linked work tree or a submodule is elsewhere, but records the path of the
+    work tree.
     """
     link = work_tree / ".git"
     if link.is_symlink():

@@ -19,7 +19,7 @@ from posenc.config.values import matches_type
 from posenc.data.corpus import json_digest
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_known_trial, remember
+from posenc.runs.trusted_code import is_known_trial, record_trusted
 from posenc.tracking.git_state import git_diff, git_state
 from posenc.tracking.wandb_config import (
     run_id,
@@ -132,7 +132,7 @@ class MirrorFile:
             if save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
-                remember([], trials=[trial])
+                record_trusted([], trials=[trial])
             self.identity = {
                 "id": trial or run_id(self.directory),
                 "job_type": job_type,

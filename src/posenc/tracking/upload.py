@@ -19,11 +19,11 @@ from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
 
-Outcome = Literal["uploaded", "rewritten", "complete", "running", "no checkpoint"]
+SyncOutcome = Literal["uploaded", "rewritten", "complete", "running", "no checkpoint"]
 REPORT_JOB_TYPE = "report"
 
 
-def sync_run(directory: RunDirectory, *, offline: bool = False) -> Outcome:
+def sync_run(directory: RunDirectory, *, offline: bool = False) -> SyncOutcome:
     """Upload a run's rows that are missing from W&B, and return the outcome.
 
     If `offline`, rewrites the offline run files instead, unless they are complete. Either way,

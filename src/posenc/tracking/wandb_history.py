@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from posenc.config.paths import NO_SWAP
 from posenc.runs.evaluation_rows import largest_rows
-from posenc.runs.loss_arrays import BY_POSITION, bin_positions, positions_name, sums_and_counts
+from posenc.runs.loss_arrays import BY_POSITION, bin_positions, position_array_name, sums_and_counts
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import STOPPED_EARLY
 
@@ -65,11 +65,10 @@ def evaluation_history(
 
 
 def extrapolation_row(row: Row, config: DictConfig) -> Row:
-    """Return a row of `evaluation.json` as a point of the curve `extrapolation/<protocol>`.
+    """Return a row of `evaluation.json` as a point of a curve.
 
-    The protocol is preceded by a corpus other than the run's own, a split other than validation, a
-    swap, and, for weights from before the end of training, the number of tokens that they were
-    trained on, and it is followed by the stride. Two examples are
+    The curve is `extrapolation/[corpus/][split/][swap/][at-tokens-<n>/]<protocol>[-<stride>]`,
+    without the parts that have their default values, such as the validation split. Two examples are
     `extrapolation/test/yarn/sliding-64/perplexity` and
     `extrapolation/at-tokens-500000/nonoverlapping/perplexity`.
     """
@@ -123,7 +122,7 @@ def loss_by_position(
     """
     curves = []
     for row in sorted(largest_rows(rows), key=itemgetter("length")):
-        stored = sums_and_counts(row, arrays, positions_name(row))
+        stored = sums_and_counts(row, arrays, position_array_name(row))
         if row["protocol"] == BY_POSITION and stored:
             curves.append((row, bin_positions(*stored, train_length)))
     return curves

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 MODES = ("online", "offline", "disabled")
 MAX_TAG_LENGTH = 64
-MAX_ALERT_TITLE = 63
+MAX_ALERT_TITLE_LENGTH = 63
 
 
 class WandbTracker(Tracker):
@@ -89,7 +89,7 @@ class WandbTracker(Tracker):
             limit = wandb_client.REQUEST_TIMEOUT + wandb_client.FINISH_TIMEOUT
             with self._failures_as_warnings(), limited_time(limit):
                 if error is not None:
-                    title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE]
+                    title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE_LENGTH]
                     self._run.alert(title, error, level="ERROR")
                 self._finish(self._run, failed)
             self._run = None

@@ -13,10 +13,10 @@ from posenc.config.errors import ConfigError, RunError, import_extra
 from posenc.training.weight_averaging import StochasticWeightAveraging
 
 Callback = pl.Callback
-MONITORED = ("loss", "learning_rate", "validation_loss")
+MONITORABLE_METRICS = ("loss", "learning_rate", "validation_loss")
 """The metrics that callbacks may monitor."""
 
-REJECTED: dict[type[pl.Callback], str] = {
+REJECTED_CALLBACKS: dict[type[pl.Callback], str] = {
     pl.callbacks.Checkpoint: "posenc saves checkpoints itself; set checkpoint.every_seconds",
     pl.callbacks.ProgressBar: "`posenc train` and `posenc status` show the progress",
     pl.callbacks.ModelSummary: "`posenc plan` shows the number of parameters",
@@ -63,14 +63,14 @@ def check_averages(callbacks: Iterable[pl.Callback]) -> None:
 
 def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None:
     """Return why a callback cannot be used in a run, or None if it can."""
-    for rejected, remedy in REJECTED.items():
+    for rejected, remedy in REJECTED_CALLBACKS.items():
         if isinstance(callback, rejected):
             return remedy
     if isinstance(callback, pl.callbacks.DeviceStatsMonitor):
         import_extra("psutil", "DeviceStatsMonitor")
     monitor = getattr(callback, "monitor", None)
-    if monitor is not None and monitor not in MONITORED:
-        return f"monitor={monitor} must be one of {', '.join(MONITORED)}"
+    if monitor is not None and monitor not in MONITORABLE_METRICS:
+        return f"monitor={monitor} must be one of {', '.join(MONITORABLE_METRICS)}"
     if isinstance(callback, pl.callbacks.EarlyStopping) and config.validation.every_tokens is None:
         return "it runs after each validation; set validation.every_tokens"
     if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:

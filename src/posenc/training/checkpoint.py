@@ -177,11 +177,11 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
-    """Return the newest intact checkpoint with one row in `metrics.jsonl` for each of its steps.
+    """Return the newest intact checkpoint all of whose steps have a row in `metrics.jsonl`.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
     RunError if every intact checkpoint covers steps whose rows are missing, incomplete or out of
-    order, or if its rows have changed since it was saved.
+    order, or if the rows up to that checkpoint have changed since it was saved.
     """
     rows = [row for row in run.metrics() if {"tokens", "loss"} <= row.keys()]
     steps = zip(count(1), [*(row["step"] for row in rows), None], strict=False)

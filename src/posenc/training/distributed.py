@@ -17,7 +17,7 @@ N = TypeVar("N", np.float64, np.int64)
 BACKEND = "cpu:gloo,cuda:nccl"
 
 
-class ProcessGroupLost(PosencError):
+class ProcessGroupLostError(PosencError):
     """Another process in the group has ended, so collectives can no longer complete."""
 
 
@@ -25,7 +25,7 @@ class ProcessGroupLost(PosencError):
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the process group that torchrun's environment variables define; leave it at the end.
 
-    Raises ProcessGroupLost if another process in the group exits early.
+    Raises ProcessGroupLostError if another process in the group exits early.
     """
     if not in_process_group():
         yield
@@ -37,7 +37,7 @@ def process_group(device: torch.device) -> Iterator[None]:
         yield
     except RuntimeError as error:
         if isinstance(error, dist.DistError) or "gloo" in str(error):
-            raise ProcessGroupLost("another process in its group has ended") from error
+            raise ProcessGroupLostError("another process in its group has ended") from error
         raise
     dist.destroy_process_group()  # not after an error: it would wait for the processes that ended
 

@@ -25,7 +25,7 @@ MAX_PICKLE_BYTES, BYTES_PER_MEMBER = 10_000_000, 400
 Each tensor is a member, and takes about 150 bytes and 32 opcodes of the pickle.
 """
 MAX_OPCODES, OPCODES_PER_MEMBER = 2_000_000, 100
-"""The maximum number of opcodes, likewise; 2 million are simulated in a few seconds."""
+"""The same for opcodes; 2 million are simulated in a few seconds."""
 ZIP_SIGNATURE = b"PK\x03\x04"
 MEMBER_NAME = re.compile(
     r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment"

@@ -17,7 +17,7 @@ from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import RowsDigest, append_jsonl, flush_to_disk
 from posenc.runs.run_directory import STOPPED_EARLY
-from posenc.training.callbacks import MONITORED, CallbackMetrics, check_averages
+from posenc.training.callbacks import MONITORABLE_METRICS, CallbackMetrics, check_averages
 from posenc.training.checkpoint import (
     METRICS_DIGEST,
     Checkpoint,
@@ -161,7 +161,7 @@ class Recorder(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, row: dict[str, Any]
     ) -> None:
         """Pass the metrics of a step to the run's callbacks; notify them if validation has run."""
-        metrics = {key: torch.tensor(row[key]) for key in MONITORED if key in row}
+        metrics = {key: torch.tensor(row[key]) for key in MONITORABLE_METRICS if key in row}
         trainer.callback_metrics.update(metrics)
         if "validation_loss" in row:
             for callback in self.callbacks:

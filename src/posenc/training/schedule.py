@@ -80,7 +80,7 @@ def cosine_restarts(
     """Linear warmup, then cosine decay with warm restarts, as in fairseq's `cosine` schedule.
 
     This is SGDR (Loshchilov & Hutter 2017): each period is `period_mult` times as long as the
-    previous one, and its peak and minimum are `lr_shrink` times as high. All durations are in
+    previous one, and its peak and minimum are multiplied by `lr_shrink`. All durations are in
     steps, so `total_steps` has no effect.
     """
     if warmup_steps < 0 or period_steps < 1 or period_mult < 1:

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.status import Progress, ResolvedSettings
+from posenc.runs.status import ResolvedSettings, StatusWriter
 from posenc.training.stop import StopRequest
 
 
@@ -27,6 +27,6 @@ class Session:
     encoding: Encoding
     resolved: ResolvedSettings
     data: Dataset
-    progress: Progress
+    progress: StatusWriter
     stop: StopRequest
     log_metrics: Callable[[list[dict[str, Any]]], None]

@@ -1,6 +1,7 @@
 """Requests to stop a run; in training, it first saves a checkpoint after the current step.
 
-Does not import torch, which is slow and not needed by a job that exits early or starts its ranks.
+The module does not import torch, because a job that exits early or only starts its ranks does not
+need this slow import.
 """
 
 import signal
@@ -11,23 +12,23 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """Raised by a signal inside `StopRequest.raising`."""
+    """Raised by a signal inside `StopRequest.raising_on_signal`."""
 
 
 class StopRequest:
     """A request to stop, triggered by SIGTERM, SIGINT or the death of the launcher."""
 
     def __init__(self, launcher_alive: Callable[[], bool]) -> None:
-        self._signalled = self._raises = False
+        self._signaled = self._raises = False
         self._launcher_alive = launcher_alive
 
     def requested(self) -> bool:
         """Return whether the run should stop."""
-        return self._signalled or not self._launcher_alive()
+        return self._signaled or not self._launcher_alive()
 
     def reason(self) -> str:
         """Return why the run was stopped, for its status."""
-        return "stopped by a signal" if self._signalled else "its launcher died"
+        return "stopped by a signal" if self._signaled else "its launcher died"
 
     @contextmanager
     def handling_signals(self) -> Iterator[None]:
@@ -41,14 +42,14 @@ class StopRequest:
                 signal.signal(number, handler)
 
     @contextmanager
-    def raising(self) -> Iterator[None]:
+    def raising_on_signal(self) -> Iterator[None]:
         """Raise Stopped at the first signal inside the context, for work that has no steps.
 
         Raises Stopped immediately if a signal has arrived before.
         """
         self._raises = True
         try:
-            if self._signalled:
+            if self._signaled:
                 raise Stopped
             yield
         finally:
@@ -60,7 +61,7 @@ class StopRequest:
             signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: object) -> None:
-        self._signalled, raises = True, self._raises
+        self._signaled, raises = True, self._raises
         if raises:
             self._raises = False
             raise Stopped

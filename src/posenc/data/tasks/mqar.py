@@ -85,12 +85,12 @@ class AssociativeRecall(Task):
         if size > keys:
             raise ConfigError(
                 f"a sequence of length {length} has {size} pairs, but the task '{self.name}' has"
-                f" only {keys} distinct keys; {self._remedy(size)} or use shorter lengths"
+                f" only {keys} distinct keys; {self._remedy(length)} or use shorter lengths"
             )
         return size
 
-    def _remedy(self, pairs: int) -> str:
-        return f"set data.keys={pairs}"
+    def _remedy(self, length: int) -> str:
+        return f"set data.keys={length // self.pair_tokens}"
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         num_keys, num_values = self._counts()
@@ -116,8 +116,9 @@ class RandomTokenRecall(AssociativeRecall):
         tokens = BEGIN + 1 + random.choice(self.vocab_size, 1 + sum(self._counts()))
         return Example(tokens[symbols - BLANK], scored)
 
-    def _remedy(self, pairs: int) -> str:
-        return f"set data.pair_tokens={2 * self.pair_tokens}"
+    def _remedy(self, length: int) -> str:
+        smallest = length // (self._counts()[0] + 1) + 1
+        return f"set data.pair_tokens={smallest + smallest % 2}"
 
 
 def _query_slots(random: SeededRandom, num_slots: int, count: int, power: float) -> Ints:

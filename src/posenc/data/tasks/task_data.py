@@ -42,10 +42,10 @@ class TaskData(Dataset):
     def training_batches(self, length: int, seed: int) -> "TaskBatches":
         return TaskBatches(self.task, length, "train", seed, ids=self._ids)
 
-    def validation_batch(self, length: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def validation_batch(self, length: int, num_tokens: int) -> tuple[Tensor, Tensor]:
         """Return examples whose sizes are distributed as in training."""
         batches = TaskBatches(self.task, length, "validation along training", length, ids=self._ids)
-        return batches.batch(0, max(1, tokens // length))
+        return batches.batch(0, max(1, num_tokens // length))
 
     def examples(self, split: str, length: int) -> Examples:
         """Return `task.examples` examples of the largest size that fits in `length` tokens."""

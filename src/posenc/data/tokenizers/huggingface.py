@@ -73,7 +73,7 @@ def _is_panic(error: BaseException) -> bool:
 
 
 def check_growth(serialized: dict[str, Any]) -> None:
-    """Raise ConfigError if the steps of a tokenizer can make a text over MAX_GROWTH times as long.
+    """Raise ConfigError if the steps of a tokenizer can lengthen a text more than MAX_GROWTH-fold.
 
     `serialized` is the content of a tokenizer.json.
     """

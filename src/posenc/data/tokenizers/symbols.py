@@ -58,7 +58,7 @@ class SymbolTokenizer(Tokenizer):
 def word_level(words: Sequence[str], unknown: str | None = None) -> HuggingFaceTokenizer:
     """Return a tokenizer that splits at whitespace, with ids in the order of `words`.
 
-    Other words are encoded as `unknown`, or raise an exception if that is None.
+    Other words are encoded as `unknown`; if it is None, encoding them raises an exception.
     """
     vocabulary = {word: id for id, word in enumerate(words)}
     model = models.WordLevel(vocabulary, **({} if unknown is None else {"unk_token": unknown}))

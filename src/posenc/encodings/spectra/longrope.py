@@ -51,9 +51,11 @@ def ntk_factors(width: int, factor: float) -> torch.Tensor:
 def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor:
     """Return the factors as a tensor; raises ValueError unless each pair has a positive one."""
     values = torch.tensor(factors, dtype=torch.float64)
-    if len(values) != width // 2 or (values <= 0).any():
+    if len(values) != width // 2:
         raise ValueError(
-            f"{name}={factors} has {len(values)} factors; pass {width // 2} positive factors,"
-            f" one for each pair of the {width} rotary channels"
+            f"{name}={factors} has {len(values)} factors; pass {width // 2}, one for each pair of"
+            f" the {width} rotary channels"
         )
+    if (values <= 0).any():
+        raise ValueError(f"{name}={factors}: all factors must be positive")
     return values

@@ -28,7 +28,7 @@ from posenc.inspect.encoding.score_properties import (
     effective_windows,
     expected_scores,
 )
-from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, map_figure
+from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, heat_map_figure
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.heat_map import HeatPanel
@@ -48,7 +48,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return the figure of Su's frequencies and each figure that applies to some encoding."""
+    """Return the figure of Su's frequencies and each figure that applies to at least one."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),
@@ -78,7 +78,7 @@ def draw_vectors(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " each panel has its own scale."
     )
     title, axes = "Position vectors", ("Position", "Channel", "value")
-    return map_figure("vectors", "position_vectors", title, caption, axes, panels)
+    return heat_map_figure("vectors", "position_vectors", title, caption, axes, panels)
 
 
 def draw_2d_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
@@ -93,8 +93,8 @@ def draw_2d_scores(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         "The expected score between a token and an identical token at that row and column offset,"
         " minus the score between the token and itself (blue: lower); mean over heads."
     )
-    axes = ("Rows", "Columns", "score relative to distance 0")
-    return map_figure("scores", "scores_2d", "Scores in two dimensions", caption, axes, panels)
+    axes = ("Row offset", "Column offset", "score relative to distance 0")
+    return heat_map_figure("scores", "scores_2d", "Scores in two dimensions", caption, axes, panels)
 
 
 @torch.no_grad()
@@ -165,7 +165,7 @@ def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
     distances = log_distances(bias.shape[1] - 1)
     styles = sweep_styles(encoding_style(inspected.name), len(bias))
     lines = [
-        formula_line(f"head {i + 1}", [(n, float(row[n])) for n in distances], styles[i])
+        formula_line(f"head {i}", [(n, float(row[n])) for n in distances], styles[i])
         for i, row in enumerate(bias)
     ]
     windows = effective_windows(inspected.encoding.at_layer(0), bias)

@@ -166,7 +166,7 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         points, style = [(n, base) for n in lengths], styles[names[0]]
         lines.append(formula_line(", ".join(names), points, style, dashed=True))
     caption = (
-        "With a base below the bound there is a distance, within the context length, at which an"
+        "With a base below the bound, there is a distance within the context length at which an"
         " identical token does not outscore a random token on average (Men et al. 2024, eq. 9)."
     )
     title, axes = "Smallest base for a context length", ("Context length (tokens)", "base")

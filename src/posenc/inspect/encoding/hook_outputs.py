@@ -45,7 +45,7 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def added_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
-    """Return what the encoding adds to the embeddings of tokens [T, D], or None if it is zero."""
+    """Return the vectors [T, D] that are added to token embeddings, or None if all are zero."""
     zeros = torch.zeros(1, _num_tokens(pos), encoding.geometry.width, dtype=torch.float64)
     added = encoding.embed(zeros, pos)[0]
     return added if added.any() else None

@@ -33,7 +33,7 @@ Rounding = Callable[[Tensor], Tensor]
 
 
 def _scaled(largest: float, rounding: Rounding) -> Rounding:
-    """Return a function that rounds a tensor scaled to a maximum magnitude of `largest`."""
+    """Return a function that scales a tensor to the maximum `largest`, rounds and scales back."""
 
     def apply(x: Tensor) -> Tensor:
         scale = largest / x.abs().max().clamp(min=1e-300)

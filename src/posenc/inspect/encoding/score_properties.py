@@ -34,9 +34,9 @@ SCORE_SHIFT, PRODUCT_SHIFT, AXES = "score shift error", "product shift error", "
 BATCH_SIZE = 16
 RANDOM_SAMPLES = 4
 WINDOW_WEIGHT = 0.9  # attention weight within an effective window
-ROUNDING_ERROR = 1e-12
+WEIGHT_TOLERANCE = 1e-12
 DISTANCES = (0, 1, 16)
-EQUAL_NAMES = [f"identical tokens at {n}" for n in (*DISTANCES, "L", "4L")]
+IDENTICAL_NAMES = [f"identical tokens at {n}" for n in (*DISTANCES, "L", "4L")]
 RANDOM_NAMES = ["random tokens at L", "random tokens at 4L"]
 WINDOW_NAMES = ["narrowest window", "widest window"]
 
@@ -45,7 +45,8 @@ def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure how much scores, and inner products of vectors, change if all positions shift."""
     if not inspected.has_1d_positions:
         raise NotApplicableError("coordinates are not positions in a sequence")
-    tokens = min(SHIFTED_TOKENS, (inspected.max_length or SHIFTED_TOKENS) // 2)
+    limit = inspected.max_length
+    tokens = SHIFTED_TOKENS if limit is None else min(SHIFTED_TOKENS, limit // 2)
     pos = inspected.positions(tokens)
     last = int(pos.max())
     shift = inspected.clamp_length(last + 1 + SHIFT) - 1 - last
@@ -157,11 +158,11 @@ def effective_windows(layer: Encoding, bias: Tensor) -> list[int]:
     scores = bias.flip(-1)[None, :, None].masked_fill(~visible, -torch.inf)
     cumulative = attention_weights(layer, scores)[0, :, 0].flip(-1).cumsum(-1)
     cumulative = cumulative / cumulative[:, -1:]
-    return [int((row < WINDOW_WEIGHT - ROUNDING_ERROR).sum()) + 1 for row in cumulative]
+    return [int((row < WINDOW_WEIGHT - WEIGHT_TOLERANCE).sum()) + 1 for row in cumulative]
 
 
 GROUPS = (
     PropertyGroup("scores", [SCORE_SHIFT, PRODUCT_SHIFT], measure_shift_errors),
     PropertyGroup("scores", [AXES], measure_axes),
-    PropertyGroup("decay", [*EQUAL_NAMES, *RANDOM_NAMES, *WINDOW_NAMES], measure_decay),
+    PropertyGroup("decay", [*IDENTICAL_NAMES, *RANDOM_NAMES, *WINDOW_NAMES], measure_decay),
 )
