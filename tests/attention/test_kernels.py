@@ -18,14 +18,17 @@ from posenc.attention import (
     reference,
     toeplitz,
 )
-from posenc.attention.choice import kernel_function
+from posenc.attention.choice import choose, kernel_function
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.fire import Fire
 from posenc.encodings.fox import Fox
 from posenc.encodings.kerple import KerpleLog
 from posenc.encodings.nope import NoPE
+from posenc.encodings.rope import Rope
 from posenc.encodings.sandwich import Sandwich
+from posenc.encodings.sinks import Sinks
+from posenc.encodings.spectra import geometric
 from posenc.encodings.t5 import T5
 from posenc.encodings.window import Window
 
@@ -140,6 +143,16 @@ def test_auto_equals_the_reference(
 ) -> None:
     torch.manual_seed(0)
     assert_equal_to_reference("auto", make(GEOMETRY).to(dtype), length, dtype, tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_causal_attention_with_a_sink_equals_the_reference(
+    dtype: torch.dtype, tolerance: float
+) -> None:
+    torch.manual_seed(0)
+    encoding = Sinks(GEOMETRY, inner=partial(Rope, spectrum=geometric), logit=0.5).to(dtype)
+    assert choose(encoding, torch.device("cpu"), dtype, 17).name == "toeplitz"
+    assert_equal_to_reference("causal", encoding, 17, dtype, tolerance)
 
 
 @pytest.mark.parametrize("make", [Alibi, T5, Windowed])

@@ -349,6 +349,16 @@ def test_the_throughput_of_this_machine_is_measured(make_config: Callable[..., D
     assert evaluation == training
 
 
+def test_runs_on_a_cpu_are_timed_on_the_cpu_of_a_machine_with_a_gpu(
+    make_config: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    machine = ThisMachine(seconds=0.01)
+    assert machine.has_gpu
+    assert machine.throughput(make_config("trainer=cpu"), 257, evaluation_length=None).training > 0
+    assert estimate(make_config("trainer=cpu"), machine).memory.process_bytes > 0
+
+
 def test_concurrent_runs_divide_the_time(make_config: Callable[..., DictConfig]) -> None:
     run: Estimate = estimate(make_config(), GPU)
     machine = DataSheetGpu(float32=1e12, bf16=1e12, utilization=1.0, memory=1.0)

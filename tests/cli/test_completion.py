@@ -163,7 +163,10 @@ def test_zsh_inserts_the_completion(
     setup = "autoload -Uz compinit; compinit -D -u; source <(posenc completion zsh); echo RE''ADY"
     process, terminal = pty.fork()
     if process == 0:
-        os.execvpe("zsh", ["zsh", "-f", "-i"], shell_environment)
+        try:
+            os.execvpe("zsh", ["zsh", "-f", "-i"], shell_environment)
+        finally:  # without zsh, the forked process must not continue running tests
+            os._exit(127)
     try:
         os.write(terminal, f"{setup}\n".encode())
         read_until(terminal, "READY")

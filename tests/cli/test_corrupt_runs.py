@@ -193,6 +193,29 @@ def test_evaluate_skips_a_corrupt_run_and_evaluates_the_others(
     assert "Traceback" not in printed.err
 
 
+def test_all_failed_evaluations_of_one_run_are_counted(
+    finished: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for checkpoint in list_checkpoints(finished.checkpoints):
+        _truncate(checkpoint.path)
+    words = [f"run={finished.path}", "evaluation.split=validation,test", "evaluation.lengths=[30]"]
+    assert main(["evaluate", *words]) == 1
+    assert "2 of 2 evaluations failed" in capsys.readouterr().err
+
+
+def test_a_custom_evaluation_sets_the_evaluated_lengths(
+    finished: RunDirectory, tmp_path: Path
+) -> None:
+    option = tmp_path / "my_conf" / "evaluation" / "long.yaml"
+    option.parent.mkdir(parents=True)
+    option.write_text("defaults: [nonoverlapping, _self_]\nfactors: [3]\n")
+    words = [f"run={finished.path}", "evaluation=long", f"--config-dir={tmp_path}/my_conf"]
+    before = {row["length"] for row in finished.rows()}
+    assert main(["evaluate", *words]) == 0
+    train_length = finished.config().train_length
+    assert {row["length"] for row in finished.rows()} - before == {3 * train_length}
+
+
 def test_a_finished_run_without_an_intact_checkpoint_says_how_to_train_it_again(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -475,7 +498,7 @@ def test_a_plan_names_runs_and_no_other_paths(small_run: SmallRun, name: str) ->
     run = small_run()
     plan_file = run.path.parent / "plan.json"
     plan_file.write_text(plan_file.read_text().replace(f'"{run.name}"\n', f'"{name}"\n'))
-    with pytest.raises(RunError, match="not the name of a run"):
+    with pytest.raises(RunError, match="invalid run name"):
         read_plan(run.path.parent)
 
 

@@ -52,7 +52,7 @@ def test_the_defaults_are_valid() -> None:
         ("trainer.strategy=dp", "trainer.strategy='dp' must be one of ddp, fsdp"),
         (f"tokens={10**30}", f"tokens={10**30} must be at most 9,223,372,036,854,775,807"),
         (f"seed={2**63}", "must be at most 9,223,372,036,854,775,807"),
-        (f"name={'x' * 81}", "must be at most 80 letters"),
+        (f"name={'x' * 81}", "must have at most 80 characters"),
     ],
 )
 def test_an_invalid_value_is_named_with_its_limit(override: str, message: str) -> None:

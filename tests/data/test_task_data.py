@@ -195,8 +195,10 @@ def test_a_language_model_recalls_random_tokens_of_its_vocabulary() -> None:
         assert all(pairs[sequence[i - 1]] == sequence[i] for i in np.flatnonzero(answers))
     first_keys = [sequence[0] for sequence in tokens.tolist()]
     assert len(set(first_keys)) > 40  # drawn anew for each sequence
-    with pytest.raises(ConfigError, match=r"only 127 distinct keys; set data\.pair_tokens=16"):
-        data.examples("validation", 1024)
+    for length, pair_tokens in ((1024, 10), (4096, 34)):
+        with pytest.raises(ConfigError, match=rf"127 .* keys; set data\.pair_tokens={pair_tokens}"):
+            data.examples("validation", length)
+        assert length // pair_tokens <= 127 < length // (pair_tokens - 2)
 
 
 class ShiftedByteTokenizer(ByteTokenizer):

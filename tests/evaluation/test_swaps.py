@@ -160,7 +160,10 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation/swap=none,pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation/swap=pi,yarm"], "unknown option (nearest: yarn"),
-        (["evaluation/swap=none,log_n", "evaluation.swap.factor=2"], "none of none, log_n has"),
+        (
+            ["evaluation/swap=none,log_n", "evaluation.swap.factor=2"],
+            "no selected swap (none, log_n)",
+        ),
         (["evaluation.swap=pi"], "evaluation/swap= to one of"),
         (["evaluation/swap=pi", "evaluation.swap.factor=many"], "must be of type"),
         (["evaluation/swap=log_n", "~evaluation.swap.rule"], "cannot be deleted"),

@@ -79,7 +79,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
         ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
         ({"left": {"perplexity": {"encoding": "alibi"}}}, "give an evaluation length"),
         ({"left": {"perplexity": {"length": "K"}}}, "length: 'K'"),
-        ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "seed is not a selector"),
+        ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "unknown selector seed"),
         (
             {"left": {"perplexity": {"length": "L", "train_length": 64}}},
             "under `where`",
@@ -121,7 +121,7 @@ BASE = "encoding.spectrum.base"
     ("side", "message"),
     [
         ({**perplexity("2L"), "change_from": {"length": "2L"}}, "selects the value itself"),
-        ({**perplexity("2L"), "change_from": {"size": 3}}, "size is not a selector"),
+        ({**perplexity("2L"), "change_from": {"size": 3}}, "unknown selector size"),
         ({**perplexity("2L"), "change_from": 3}, "change_from: 3 must be a mapping"),
         ({**perplexity("2L"), "fraction_of_published": [1, 2]}, "needs change_from"),
         ({**CHANGE, "fraction_of_published": [19, 19]}, "[19, 19] must be two different numbers"),
@@ -157,7 +157,7 @@ def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: s
         ({"loss": {"length": "L"}}, {"loss": {"length": "L"}, **TREND}, "exactly one quantity"),
         (CHANGE, -1, "-1 must be a quantity or a number above -1"),
         (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change in perplexity"),
-        ({"accuracy": {"length": "L"}}, {"ngram": 3}, "perplexity and loss only"),
+        ({"accuracy": {"length": "L"}}, {"ngram": 3}, "only have perplexity and loss"),
         (perplexity(), {"ngram": 1}, "ngram: 1 must be an order of at least 2, such as 3, or best"),
         (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an order"),
         (perplexity(), {"ngram": 3, "times": 2}, "unknown key 'times'"),
@@ -225,7 +225,8 @@ def test_an_integral_float_in_a_selector_becomes_an_integer() -> None:
         ({"values": {512: 0}}, "values.512: 0 must be a number that is at least 1"),
         ({"unit": "bits"}, "unit: 'bits' must be one of perplexity, loss"),
         ({"train_length": "L"}, "train_length: 'L' must be a number of tokens"),
-        ({"speed": 3}, "speed is not a selector"),
+        ({"unit": "accuracy", "values": {512: 95}}, "95 must be a fraction, at most 1"),
+        ({"speed": 3}, "unknown selector speed"),
         ({"source": None}, "source: None must be"),
     ],
 )

@@ -147,6 +147,20 @@ def test_a_ratio_covers_the_seeds_at_both_lengths_and_a_note_lists_fewer_seeds(
     )
 
 
+def test_a_note_lists_seeds_that_only_the_non_overlapping_rows_lack(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for seed in (1, 2):
+        rows = [fabricate.row(64, 3.0)] + ([fabricate.row(128, 3.0)] if seed == 2 else [])
+        fixed = {"protocol": "fixed_target", "stride": 16, "longest": 128}
+        rows += [fabricate.row(length, 3.0, **fixed) for length in (64, 128)]
+        fabricate.run(tmp_path / "gap", fabricate.config("alibi", 64, seed), rows)
+    write_report(tmp_path / "gap", console)
+    text = (tmp_path / "gap/report/extrapolation.md").read_text()
+    assert "alibi, fixed targets" in text
+    assert "Not averaged over all seeds: alibi at 128 tokens (seed 2)." in text
+
+
 def test_headings_give_lengths_relative_to_the_training_length(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:

@@ -285,10 +285,7 @@ def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> 
 
 
 def describe_value(value: Any) -> str:
-    """Return the dtype and shape of a tensor, or the type and value of another object.
-
-    For a tensor on a CPU, also says whether it has NaN or infinity.
-    """
+    """Describe a tensor's dtype, shape and (on a CPU) NaN or infinity, or another value."""
     if isinstance(value, Tensor) and value.device.type != "cpu":
         return f"{_dtype_name(value.dtype)} {list(value.shape)} on device {value.device}"
     if not isinstance(value, Tensor):

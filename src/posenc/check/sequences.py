@@ -77,7 +77,7 @@ def is_prefix_consistent(under_test: EncodingUnderTest) -> Result:
 
 @torch.no_grad()
 def any_length(under_test: EncodingUnderTest) -> Result:
-    """sequences of 8x the training length are encoded or rejected"""
+    """8x the training length is encoded or rejected"""
     model = under_test.configured_model
     test_length = EXTRAPOLATION_FACTOR * under_test.train_length
     limit = model.encoding.max_length()

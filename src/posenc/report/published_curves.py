@@ -12,8 +12,7 @@ from posenc.report.yaml_values import require_number, require_tokens
 
 CURVE_KEYS = ("values", "unit", "source")
 MAX_VALUE = 1e99
-LIMITS = {"perplexity": (1, MAX_VALUE), "loss": (0, MAX_VALUE), "accuracy": (0, 1)}
-"""Unit -> the smallest and the largest value."""
+UNITS = ("perplexity", "loss", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ def _parse_curve(item: Any, name: str) -> PublishedCurve:
     if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
         keys = ", ".join((*CURVE_KEYS, "train_length"))
         raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selectors")
-    if item["unit"] not in LIMITS:
-        hint = did_you_mean(str(item["unit"]), LIMITS)
-        raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(LIMITS)}{hint}")
+    if item["unit"] not in UNITS:
+        hint = did_you_mean(str(item["unit"]), UNITS)
+        raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")
     if not isinstance(item["source"], str):
         raise ConfigError(f"{name}.source: {item['source']!r} must be a string")
     selector = {key: v for key, v in item.items() if key not in (*CURVE_KEYS, "train_length")}
@@ -68,6 +67,8 @@ def _parse_values(value: Any, unit: str, name: str) -> dict[int, float]:
     for key, number in value.items():
         is_number = re.fullmatch("[0-9]{1,18}", str(key))
         length = require_tokens(int(key) if is_number else key, name)
-        minimum, maximum = LIMITS[unit]
-        values[length] = require_number(number, minimum, maximum, f"{name}.{key}")
+        minimum = 1 if unit == "perplexity" else 0
+        values[length] = require_number(number, minimum, MAX_VALUE, f"{name}.{key}")
+        if unit == "accuracy" and number > 1:
+            raise ConfigError(f"{name}.{key}: {number} must be a fraction, at most 1")
     return values
