@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
 # Usage: scripts/gpu.sh              run all steps that have not finished yet
-#        scripts/gpu.sh --rehearse   run all steps with tiny sizes on a CPU, in minutes, without compilation
+#        scripts/gpu.sh --smoke-test   run all steps with tiny sizes on a CPU, in minutes, without compilation
 #        scripts/gpu.sh --wheels     download the packages in WHEELS to wheels/, for a machine without a network
-# Everything is written to outputs/gpu (--rehearse: outputs/gpu_rehearsal) or $OUTPUTS: a log per step,
+# Everything is written to outputs/gpu (--smoke-test: outputs/gpu_smoke_test) or $OUTPUTS: a log per step,
 # results, and tables (results.md). A finished step has a file in the folder done/ there and is skipped when
 # the command is rerun, so it is safe to run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,
 # `python scripts/benchmarks/gpu_results.py outputs/gpu --docs docs` copies the results into the docs.
@@ -79,8 +79,8 @@ case "${1:-}" in
         download_wheels
         exit
         ;;
-    --rehearse)
-        out="${OUTPUTS:-$PWD/outputs/gpu_rehearsal}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
+    --smoke-test)
+        out="${OUTPUTS:-$PWD/outputs/gpu_smoke_test}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
         tests=(-m gpu --collect-only) options=(--length 128 --head-width 16 --rounds 1) compile=
         precision=float32  # most CPUs emulate bf16, and then the peers alone take minutes
         tiny=(trainer=cpu "precision=$precision" rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
@@ -89,7 +89,7 @@ case "${1:-}" in
         ;;
     "") ;;
     *)
-        echo "usage: scripts/gpu.sh [--rehearse | --wheels]" >&2
+        echo "usage: scripts/gpu.sh [--smoke-test | --wheels]" >&2
         exit 2
         ;;
 esac

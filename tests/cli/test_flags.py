@@ -9,6 +9,7 @@ from posenc import __version__
 from posenc.cli.arguments import SHORT_FLAGS, UNSUPPORTED_FLAGS, parse
 from posenc.cli.main import main
 from posenc.config.errors import ConfigError
+from posenc.config.paths import options
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,3 +68,12 @@ def test_cfg_prints_the_composed_configuration(
     first = capsys.readouterr().out.split("\n\n")[0]
     assert key in yaml.safe_load(first)
     assert not list(tmp_path.iterdir())
+
+
+def test_cfg_prints_the_configurations_of_all_encodings_that_check_would_check(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "--cfg"]) == 0
+    configs = capsys.readouterr().out.strip().split("\n\n")
+    names = [yaml.safe_load(config)["choices"]["encoding"] for config in configs]
+    assert names == sorted(options("encoding"))

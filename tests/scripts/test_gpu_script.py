@@ -1,4 +1,4 @@
-"""scripts/gpu.sh rehearsed on a CPU, and the tables of its results."""
+"""scripts/gpu.sh run as a smoke test on a CPU, and the tables of its results."""
 
 import importlib
 import json
@@ -60,25 +60,25 @@ def test_the_tables_replace_the_text_between_two_markers_in_the_docs(
 
 
 @pytest.mark.slow
-def test_the_rehearsal_runs_every_step_once(tmp_path: Path) -> None:
+def test_the_smoke_test_runs_every_step_once(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHON": sys.executable, "OUTPUTS": str(tmp_path)}
 
-    def rehearse() -> "subprocess.CompletedProcess[str]":
-        command = ["bash", "scripts/gpu.sh", "--rehearse"]
+    def smoke_test() -> "subprocess.CompletedProcess[str]":
+        command = ["bash", "scripts/gpu.sh", "--smoke-test"]
         options: dict[str, Any] = {"cwd": ROOT, "env": environment, "text": True}
         return subprocess.run(command, capture_output=True, **options)
 
-    first = rehearse()
+    first = smoke_test()
     assert first.returncode == 0, first.stdout + first.stderr
     steps = {line.removeprefix("== ") for line in first.stdout.splitlines() if "== " in line}
     assert {file.name for file in (tmp_path / "done").iterdir()} == steps
     results = (tmp_path / "results.md").read_text()
     assert "nanoGPT" in results and "toeplitz" in results and "blocks" in results
     assert (tmp_path / "alibi_extrapolation-gpu_hour" / "report" / "index.html").is_file()
-    assert rehearse().stdout == ""
+    assert smoke_test().stdout == ""
 
 
 def test_an_unknown_option_is_refused() -> None:
-    command = ["bash", str(ROOT / "scripts" / "gpu.sh"), "--rehearsal"]
+    command = ["bash", str(ROOT / "scripts" / "gpu.sh"), "--smoke"]
     result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 2 and "--rehearse" in result.stderr
+    assert result.returncode == 2 and "--smoke-test" in result.stderr

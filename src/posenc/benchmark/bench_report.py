@@ -59,16 +59,16 @@ def write_benchmark(
     if records := compare_kernels(rows):
         files["kernels.csv"] = records_csv(records)
     page = _page(rows, command, about, figure, list(files))
-    _keep_earlier(folder)
+    _archive_previous(folder)
     write_json(folder / "bench.json", {"command": command, **about, "rows": list(rows)})
     write_page(folder / "index.html", files, page)
 
 
-def _keep_earlier(folder: Path) -> None:
+def _archive_previous(folder: Path) -> None:
     """Rename the folder of an earlier benchmark by appending the first unused number."""
     if (folder / "bench.json").exists():
-        kept = (folder.with_name(f"{folder.name}-{number}") for number in count(1))
-        folder.rename(next(path for path in kept if not path.exists()))
+        unused = (folder.with_name(f"{folder.name}-{number}") for number in count(1))
+        folder.rename(next(path for path in unused if not path.exists()))
 
 
 def print_benchmark(console: Console, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
@@ -205,8 +205,8 @@ def finding(rows: Sequence[Row]) -> str:
     if len(others) == 1:
         return f"{text}; {names[0]} takes {ratios[0]}."
     return (
-        f"{text}; of the other {len(others)}, {names[0]} takes the least time, {ratios[0]}, and"
-        f" {names[-1]} the most, {ratios[-1]}."
+        f"{text}; of the other {len(others)}, {names[0]} is the fastest: it takes {ratios[0]}; the"
+        f" slowest, {names[-1]}, takes {ratios[-1]}."
     )
 
 

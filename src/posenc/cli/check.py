@@ -41,12 +41,15 @@ def run(arguments: Arguments) -> int:
     require_single_values(arguments)
     overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
     encoding = _encoding_under_test(overrides, config_dirs)
+    is_set = any(override_key(override) == "encoding" for override in overrides)
+    names = sorted(options("encoding", config_dirs))
     if CFG in arguments.flags:
-        return print_configs([encoding.config])
-    if any(override_key(override) == "encoding" for override in overrides):
+        jobs = [overrides] if is_set else [[f"encoding={name}", *overrides] for name in names]
+        composer = Composer("train", config_dirs)
+        return print_configs([compose_job([*SMALL_MODEL, *job], composer) for job in jobs])
+    if is_set:
         return int(not _check_one(encoding, console))
     failures = 0
-    names = sorted(options("encoding", config_dirs))
     for name in names:
         failures += not _check_briefly(name, [f"encoding={name}", *overrides], config_dirs, console)
     console.print(f"{len(names)} encodings, {failures} with failures")

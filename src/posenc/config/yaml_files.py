@@ -65,7 +65,7 @@ def content_problem(file: Path) -> str | None:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         size, depth = (0, 0) if root is None else expanded_size(root, _children, {})
     except UnicodeDecodeError as error:
-        return f"is not UTF-8 at byte {error.start}; save it as UTF-8"
+        return f"is not valid UTF-8 (byte {error.start}); save it as UTF-8"
     except yaml.YAMLError as error:
         return f"is not valid YAML: {one_line(error)}"
     if size > MAX_VALUES:

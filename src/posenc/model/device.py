@@ -52,7 +52,7 @@ def fixed_numerics() -> Iterator[None]:
     weights of distant keys with ALiBi are often subnormal.
     """
     dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    restore_precision, flushes_denormals = _precision_setter(), _flushes_denormals()
+    restore_precision, flushes_denormals = _precision_restorer(), _flushes_denormals()
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)
     torch.set_float32_matmul_precision("highest")
@@ -68,8 +68,8 @@ def fixed_numerics() -> Iterator[None]:
         torch.set_flush_denormal(flushes_denormals)
 
 
-def _precision_setter() -> Callable[[], None]:
-    """Return a function that sets the precision of float32 matrix products to the current one."""
+def _precision_restorer() -> Callable[[], None]:
+    """Return a function that restores the current precision of float32 matrix products."""
     try:
         return partial(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
     except RuntimeError:  # it was set for a single backend

@@ -31,9 +31,9 @@ def choose_compile(
 
     `auto` compiles on a GPU, and in bf16 on CPUs with bfloat16 instructions, if a compiler is
     installed and the run has at least MIN_STEPS steps (not checked if `num_steps` is None). In
-    float32 on a CPU, compiling would save only 6 to 8%, because it does not change matrix products
-    and attention, which take most of a step. Raises ConfigError for `true` if no compiler is
-    installed. Unless `on_this_machine`, a compiler is assumed to be installed.
+    float32 on a CPU, compiling would save only 6 to 8%, because it does not speed up the matrix
+    products and attention, which dominate the time of a step. Raises ConfigError for `true` if no
+    compiler is installed. Unless `on_this_machine`, a compiler is assumed to be installed.
     """
     missing_compiler = _missing_compiler if on_this_machine else lambda device: None
     if setting is False:

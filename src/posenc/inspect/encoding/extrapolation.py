@@ -39,7 +39,7 @@ def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     scores = last_query_scores(inspected.encoding, *content, inspected.positions(test_length))
     finite = scores.isfinite().double().mean().item()
     return [
-        PropertyValue("any" if limit is None else float(limit), "tokens"),
+        PropertyValue("unlimited" if limit is None else float(limit), "tokens"),
         PropertyValue(finite, f"fraction of the last token's scores, {test_length} tokens"),
         _out_of_range_fraction(inspected, test_length),
     ]
