@@ -35,7 +35,7 @@ from posenc.report.result_rows import ResultSet, result_rows
 from posenc.report.result_tables import result_tables
 from posenc.report.table import Table
 from posenc.report.vega_figure import Figure
-from posenc.report.verdicts import claim_outcomes, summary
+from posenc.report.verdicts import affected_lengths, claim_outcomes, summary
 from posenc.runs.run_directory import SelectRuns
 
 MAX_NAMES = 3
@@ -167,14 +167,17 @@ def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
     outcomes = claim_outcomes(premises)
     unmet = [
-        (outcome, group[0].claim.statement) for outcome, group in outcomes if outcome != "holds"
+        (outcome, f"“{group[0].claim.statement}”{affected_lengths(outcome, group)}")
+        for outcome, group in outcomes
+        if outcome != "holds"
     ]
     if unmet:
-        count = f"{len(unmet)} of {plural(len(outcomes), 'premise')} not met"
+        count = f"{len(unmet)} of {len(outcomes)} premises not met"
+        count = "The premise is not met" if len(outcomes) == 1 else count
         if len({outcome for outcome, _ in unmet}) == 1:
-            yield f"{count} ({unmet[0][0]}): {'; '.join(f'“{text}”' for _, text in unmet)}."
+            yield f"{count} ({unmet[0][0]}): {'; '.join(text for _, text in unmet)}."
         else:
-            yield f"{count}: {'; '.join(f'“{text}” ({outcome})' for outcome, text in unmet)}."
+            yield f"{count}: {'; '.join(f'{text} ({outcome})' for outcome, text in unmet)}."
     elif outcomes:
         subject = {1: "The premise holds", 2: "Both premises hold"}
         yield f"{subject.get(len(outcomes), f'All {len(outcomes)} premises hold')}."

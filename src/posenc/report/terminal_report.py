@@ -20,7 +20,13 @@ from posenc.report.result_tables import comparison_notes
 from posenc.report.run_labels import natural_key
 from posenc.report.scale import format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
-from posenc.report.verdicts import OUTCOME_STYLES, claim_outcomes, summary, terminal_table
+from posenc.report.verdicts import (
+    OUTCOME_STYLES,
+    affected_lengths,
+    claim_outcomes,
+    summary,
+    terminal_table,
+)
 
 PRINTED_TERMS = ("Model", "Training", "Training data", "Tokenizer", "Evaluation", "Seeds")
 OUTCOME_WIDTH = 15  # characters of the longest outcome
@@ -105,10 +111,10 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
     """
     style = OUTCOME_STYLES.get(outcome, "undecided")
     symbol = STYLE_SYMBOLS[style]
-    lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
-    where = f"at L = {', '.join(lengths)}: " if len(lengths) < len(verdicts) else ""
+    where = affected_lengths(outcome, verdicts).lstrip()
+    prefix = f"{where}: " if where else ""
     styled_outcome = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
-    return Text.assemble(styled_outcome, f"{where}{verdicts[0].claim.statement}")
+    return Text.assemble(styled_outcome, f"{prefix}{verdicts[0].claim.statement}")
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:

@@ -45,6 +45,12 @@ def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[
     return [(combine([verdict.outcome for verdict in group]), group) for group in groups]
 
 
+def affected_lengths(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
+    """Return ` at L = 512, 1024`, the training lengths with this outcome; "" if all have it."""
+    lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
+    return f" at L = {', '.join(lengths)}" if len(lengths) < len(verdicts) else ""
+
+
 def summary(verdicts: Sequence[Verdict]) -> str:
     """Return counts of claims such as `3 hold, 2 fail (1 at some training lengths only)`.
 
