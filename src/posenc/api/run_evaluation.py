@@ -52,7 +52,7 @@ def build_evaluation(
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
         )
-    if not any(OmegaConf.select(request, key) for key in LENGTH_KEYS):
+    if all(OmegaConf.select(request, key) is None for key in LENGTH_KEYS):
         request.evaluation.lengths = list(config.planned.lengths)
     protocol_keys = {"data", "evaluation", "evaluation.protocols"}
     if "tasks" in config.evaluation.get("protocols", []) and not user_keys & protocol_keys:

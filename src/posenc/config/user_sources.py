@@ -159,7 +159,7 @@ def _without_cache(value: Any) -> Any:
 
 
 def _is_library(name: str, package: str) -> bool:
-    """Whether a qualified name is in posenc, the stdlib or a package other than `package`."""
+    """Whether a name is in posenc, the stdlib or an installed package other than `package`."""
     top_level = name.partition(".")[0]
     if top_level == package:
         return False
