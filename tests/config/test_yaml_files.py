@@ -27,7 +27,7 @@ CHAIN = [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 100)]
         ("about: " + "[" * 100_000 + "]" * 100_000, "more than 50 nested levels"),
         ("\n".join(["a0: &a0 1", *CHAIN]), "more than 50 nested levels"),
         ("about: {title: *unknown}", "unknown"),
-        ("title: caf\xe9", "not UTF-8 at byte 10"),
+        ("title: caf\xe9", "not valid UTF-8 \\(byte 10\\)"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_an_error(tmp_path: Path, text: str, message: str) -> None:
