@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
-# Usage: scripts/gpu.sh              run all steps that have not finished yet
+# Usage: scripts/gpu.sh                run all steps that have not finished yet
 #        scripts/gpu.sh --smoke-test   run all steps with tiny sizes on a CPU, in minutes, without compilation
-#        scripts/gpu.sh --wheels     download the packages in WHEELS to wheels/, for a machine without a network
+#        scripts/gpu.sh --wheels       download the packages in WHEELS to wheels/, for a machine without a network
 # Everything is written to outputs/gpu (--smoke-test: outputs/gpu_smoke_test) or $OUTPUTS: a log per step,
 # results, and tables (results.md). A finished step has a file in the folder done/ there and is skipped when
 # the command is rerun, so it is safe to run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,

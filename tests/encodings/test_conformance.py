@@ -42,7 +42,7 @@ def test_every_encoding_has_every_property_or_a_known_limitation(name: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", one_per_class())
-def test_half_precision_is_safe_at_large_positions(name: str) -> None:
+def test_bfloat16_is_safe_at_large_positions(name: str) -> None:
     under_test = replace(encoding_under_test(name), largest_position=16_000)
     result = check_property(bfloat16_is_safe, under_test)
     assert result.status == "pass", result.evidence

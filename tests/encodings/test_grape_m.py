@@ -44,7 +44,7 @@ def test_pairs_rotate_by_the_sum_of_the_steps_before_a_token(
                 expected = complex(before[1, 0, t, a], before[1, 0, t, b]) * rotation
                 actual = complex(after[1, 0, t, a], after[1, 0, t, b])
                 assert actual == pytest.approx(expected, abs=1e-12)
-        logit = (encoding.weight[LAYER] @ x[1, t] + encoding.gate_bias[LAYER]).item()
+        logit = (encoding.weight[LAYER] @ x[1, t] + encoding.offset[LAYER]).item()
         softplus = math.log1p(math.exp(logit))
         phase += softplus if gate == "softplus" else 1 / (1 + math.exp(-logit / 16))
 

@@ -13,6 +13,7 @@ from posenc.jobs.exit_codes import FINISHED
 from posenc.jobs.job import main
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.saved_config import write_config
 from posenc.runs.status import Status
 from posenc.sweeps.plan import plan
 from posenc.sweeps.reuse import copy_run, reused_experiments
@@ -60,8 +61,13 @@ def test_a_run_without_checkpoints_is_copied_if_it_has_all_requested_results(
     first = planned(small_job, "name=first")
     finish(first)
     shutil.rmtree(first.checkpoints)
+    values = first.config_dict()
+    values["planned"]["posenc_version"] = "0.2.0.dev1"
+    write_config(first.config_file, values)
     second = planned(small_job, "name=second", reuse=("first",))
     assert second.status().state == "finished" and second.rows() == first.rows()
+    assert second.config().name == "second"
+    assert second.config().planned.posenc_version == "0.2.0.dev1"
     more_lengths = [o.replace("[1,4]", "[1,2,4]") for o in small_job]
     third = planned(more_lengths, "name=third", reuse=("first",))
     assert third.status() == Status()

@@ -10,6 +10,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
 from posenc.attention.reference import overridden_hook_reason, score_dtype
+from posenc.attention.toeplitz import not_toeplitz_reason
 from posenc.encodings.base import Encoding
 
 
@@ -28,7 +29,7 @@ def unsupported_reason(
 
 def slow_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
     """Return why another kernel is faster on a CPU, or None."""
-    if encoding.overrides("sink"):
+    if encoding.overrides("sink") and not_toeplitz_reason(encoding, pos) is None:
         return "toeplitz computes its sink with fewer operations"
     return None
 

@@ -74,6 +74,10 @@ class DataSheetGpu(Machine):
         if self.concurrent_runs < 1:
             raise ValueError(f"concurrent_runs={self.concurrent_runs} must be at least 1")
 
+    def uses_gpu(self, config: DictConfig) -> bool:
+        """Whether the device is a GPU, on which runs are assumed to be trained."""
+        return self.has_gpu
+
     def throughput(
         self, config: DictConfig, vocab_size: int, evaluation_length: int | None
     ) -> Throughput:

@@ -67,7 +67,8 @@ HELP = {
 
         Prints a table for each training length and a line for each of the experiment's premises
         and claims, and writes index.html, csv, md, tex, png and svg files to outputs/NAME/report/,
-        or to outputs/NAME/report-selected/ for selected runs.
+        or to outputs/NAME/report-selected/ for selected runs. EXPERIMENT is the name of a folder in
+        outputs/.
 
           posenc report experiment=quickstart
           posenc report name=scratch encoding=rope,alibi --full
@@ -87,7 +88,7 @@ HELP = {
                posenc status run=PATH [name=NAME | experiment=NAME] [--json | --watch]
 
         Shows every planned run: state, progress, time left, last error, and the command that
-        finishes the experiment.
+        finishes the experiment. EXPERIMENT is the name of a folder in outputs/.
 
           posenc status experiment=quickstart
           posenc status name=scratch encoding=rope,alibi --watch

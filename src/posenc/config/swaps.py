@@ -45,10 +45,9 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:
-        names = ", ".join(sorted(available)) or "they have no parameters"
+        listed = f"available: {', '.join(sorted(available))}" if available else "they have none"
         raise ConfigError(
-            f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter;"
-            f" available: {names}"
+            f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter; {listed}"
         )
     merged = {SWAP_GROUP, *used}
     kept = [override for override in overrides if override_key(override) not in merged]

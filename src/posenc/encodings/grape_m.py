@@ -47,7 +47,7 @@ class GrapeM(PerLayer):
         std = 0.5 * geometry.width**-0.5
         self.weight = nn.Parameter(std * torch.randn(geometry.layers, geometry.width))
         gate_bias = math.log(math.expm1(initial_rate))
-        self.gate_bias = nn.Parameter(torch.full((geometry.layers,), gate_bias))
+        self.offset = nn.Parameter(torch.full((geometry.layers,), gate_bias))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         frequencies = self.log_frequencies[self.layer].double().exp()
@@ -57,6 +57,6 @@ class GrapeM(PerLayer):
     def phases(self, x: Tensor) -> Tensor:
         """Return Phi [B, T] in float64 for hidden states x [B, T, D]."""
         products = x.double() * self.weight[self.layer].double()  # autocast would downcast x @ w
-        logits = products.sum(-1) + self.gate_bias[self.layer].double()
+        logits = products.sum(-1) + self.offset[self.layer].double()
         steps = softplus(logits) if self.gate == "softplus" else (logits / 16).sigmoid()
         return steps.cumsum(-1) - steps

@@ -213,6 +213,7 @@ def comparison_notes(
     """Return notes on values that cannot be compared, and on means that exclude some seeds.
 
     The rows of a table are grouped by curve set. If `lengths` is given, other lengths are ignored.
+    Rows of different groups may have the same label; the notes do not tell them apart.
     """
     found = {x for rows in row_groups for x in incomparable_lengths(rows)}
     incomparable = sorted(x for x in found if not lengths or x in lengths)

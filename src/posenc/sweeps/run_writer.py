@@ -116,7 +116,8 @@ def _has_checkpoint(job: Job) -> bool:
 def _is_complete(job: Job) -> bool:
     """Whether a run has all requested evaluation rows, and n-gram models of the requested order.
 
-    If not, a finished run without a checkpoint would have to be trained again.
+    If not, a finished run without a checkpoint would have to be trained again. Logs and losses by
+    block or position may be missing.
     """
     run = job.run
     saved_order = run.config().get("ngram_order") if run.config_file.exists() else None
@@ -166,8 +167,8 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
     values: Any = job.values
     ngram_order_changed = False
     kept: tuple[str, ...] = ()
-    if run.config_file.exists() and list_checkpoints(run.checkpoints):
-        # A run with a checkpoint keeps all settings except those in UPDATED_ON_RESUME.
+    if run.config_file.exists() and (_has_checkpoint(job) or run.status().state == "finished"):
+        # A trained run keeps all settings except those in UPDATED_ON_RESUME.
         config = run.config()
         ngram_order_changed = config.get("ngram_order") != job.config.ngram_order
         kept = tuple(key for key in KEPT_ON_RESUME if config.get(key) != job.config.get(key))
