@@ -34,17 +34,18 @@ class AutoKernel(NamedTuple):
     slow_reason: Callable[[Encoding, torch.device, Tensor], str | None] | None = None
 
 
+CAUSAL = AutoKernel("causal", "no bias and no window", causal.slow_reason)
 FACTORED = AutoKernel("factored", "a low-rank bias", factored.too_wide_reason)
 BLOCKS = AutoKernel("blocks", "any encoding")
 AUTO_KERNELS = {
     "cpu": [
-        AutoKernel("causal", "no bias and no window", causal.slow_reason),
+        CAUSAL,
         AutoKernel("key_bias", "a bias proportional to distance, in bfloat16"),
         AutoKernel("toeplitz", "a bias that depends only on distance, a window, or a sink"),
         FACTORED,
         BLOCKS,
     ],
-    "cuda": [AutoKernel("causal", "no bias and no window"), FACTORED, BLOCKS],
+    "cuda": [CAUSAL, FACTORED, BLOCKS],
 }
 """Device -> kernels in order of preference.
 

@@ -41,8 +41,8 @@ class Machine(ABC):
     is_this_machine = False
 
     def uses_gpu(self, config: DictConfig) -> bool:
-        """Whether a run with this configuration would be trained on a GPU of this machine."""
-        return self.has_gpu and config.trainer.accelerator != "cpu"
+        """Whether a run with this configuration is assumed to be trained on a GPU."""
+        return self.has_gpu
 
     @abstractmethod
     def throughput(
@@ -74,10 +74,6 @@ class DataSheetGpu(Machine):
         if self.concurrent_runs < 1:
             raise ValueError(f"concurrent_runs={self.concurrent_runs} must be at least 1")
 
-    def uses_gpu(self, config: DictConfig) -> bool:
-        """Whether the device is a GPU, on which runs are assumed to be trained."""
-        return self.has_gpu
-
     def throughput(
         self, config: DictConfig, vocab_size: int, evaluation_length: int | None
     ) -> Throughput:
@@ -98,6 +94,10 @@ class ThisMachine(Machine):
         self.seconds = seconds
         self.has_gpu = bool(gpus())
         self.concurrent_runs = len(gpus()) or cores()
+
+    def uses_gpu(self, config: DictConfig) -> bool:
+        """Whether a run with this configuration would be trained on a GPU."""
+        return self.has_gpu and config.trainer.accelerator != "cpu"
 
     def throughput(
         self, config: DictConfig, vocab_size: int, evaluation_length: int | None

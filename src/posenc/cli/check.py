@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omegaconf import DictConfig
 from rich.table import Table
 from rich.text import Text
 
@@ -41,26 +42,32 @@ def run(arguments: Arguments) -> int:
     require_single_values(arguments)
     overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
     encoding = _encoding_under_test(overrides, config_dirs)
-    is_set = any(override_key(override) == "encoding" for override in overrides)
-    names = sorted(options("encoding", config_dirs))
-    if CFG in arguments.flags:
-        jobs = [overrides] if is_set else [[f"encoding={name}", *overrides] for name in names]
-        composer = Composer("train", config_dirs)
-        return print_configs([compose_job([*SMALL_MODEL, *job], composer) for job in jobs])
-    if is_set:
+    if any(override_key(override) == "encoding" for override in overrides):
+        if CFG in arguments.flags:
+            return print_configs([encoding.config])
         return int(not _check_one(encoding, console))
+    names = sorted(options("encoding", config_dirs))
+    jobs = {name: [f"encoding={name}", *overrides] for name in names}
+    if CFG in arguments.flags:
+        composer = Composer("train", config_dirs)
+        return print_configs([_compose(job, composer) for job in jobs.values()])
     failures = 0
-    for name in names:
-        failures += not _check_briefly(name, [f"encoding={name}", *overrides], config_dirs, console)
+    for name, job in jobs.items():
+        failures += not _check_briefly(name, job, config_dirs, console)
     console.print(f"{len(names)} encodings, {failures} with failures")
     return int(failures > 0)
+
+
+def _compose(overrides: Sequence[str], composer: Composer) -> DictConfig:
+    """Return the training configuration with a small model."""
+    return compose_job([*SMALL_MODEL, *overrides], composer)
 
 
 def _encoding_under_test(
     overrides: Sequence[str], config_dirs: Sequence[Path]
 ) -> "EncodingUnderTest":
     """Return the encoding to check, with a small model. Raises ConfigError for invalid settings."""
-    config = compose_job([*SMALL_MODEL, *overrides], Composer("train", config_dirs))
+    config = _compose(overrides, Composer("train", config_dirs))
     import torch  # a slow import, after the configuration has been checked
 
     from posenc.check import EncodingUnderTest

@@ -64,9 +64,8 @@ def run(arguments: Arguments) -> int:
             _print_rows(evaluation.run.name, evaluate_run(evaluation, console))
         except PosencError as error:
             errors.append((evaluation.run.name, error))
-    if len(requests) == 1:
-        for _, error in errors:
-            raise error
+    if errors and len(requests) == 1:
+        raise errors[0][1]
     for name, error in errors:
         console.print(f"{name} could not be evaluated: {error}", highlight=False, soft_wrap=True)
     if errors:

@@ -167,7 +167,7 @@ def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
     outcomes = claim_outcomes(premises)
     unmet = [
-        (outcome, f"“{group[0].claim.statement}”{affected_lengths(outcome, group)}")
+        (outcome, f"“{group[0].claim.statement}” {affected_lengths(outcome, group)}".rstrip())
         for outcome, group in outcomes
         if outcome != "holds"
     ]

@@ -215,10 +215,9 @@ def comparison_notes(
     The rows of a table are grouped by curve set. If `lengths` is given, other lengths are ignored.
     Rows of different groups may have the same label; the notes do not tell them apart.
     """
-    found = {x for rows in row_groups for x in incomparable_lengths(rows)}
-    incomparable = sorted(x for x in found if not lengths or x in lengths)
-    listed = ", ".join(map(str, incomparable))
-    notes = [INCOMPARABLE_NOTE.format(lengths=listed)] if incomparable else []
+    incomparable = {x for rows in row_groups for x in incomparable_lengths(rows)}
+    listed = ", ".join(str(x) for x in sorted(incomparable) if not lengths or x in lengths)
+    notes = [INCOMPARABLE_NOTE.format(lengths=listed)] if listed else []
     if partial := _partial_means(row_groups, lengths):
         notes.append(UNEQUAL_SEEDS_NOTE.format(values="; ".join(dict.fromkeys(partial))))
     return notes

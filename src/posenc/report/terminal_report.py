@@ -111,7 +111,7 @@ def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
     """
     style = OUTCOME_STYLES.get(outcome, "undecided")
     symbol = STYLE_SYMBOLS[style]
-    where = affected_lengths(outcome, verdicts).lstrip()
+    where = affected_lengths(outcome, verdicts)
     prefix = f"{where}: " if where else ""
     styled_outcome = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
     return Text.assemble(styled_outcome, f"{prefix}{verdicts[0].claim.statement}")

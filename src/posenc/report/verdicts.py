@@ -46,9 +46,9 @@ def claim_outcomes(verdicts: Sequence[Verdict]) -> list[tuple[Outcome, Sequence[
 
 
 def affected_lengths(outcome: Outcome, verdicts: Sequence[Verdict]) -> str:
-    """Return ` at L = 512, 1024`, the training lengths with this outcome; "" if all have it."""
+    """Return `at L = 512, 1024`, the training lengths with this outcome; "" if all have it."""
     lengths = [str(v.train_length) for v in verdicts if v.outcome == outcome]
-    return f" at L = {', '.join(lengths)}" if len(lengths) < len(verdicts) else ""
+    return f"at L = {', '.join(lengths)}" if len(lengths) < len(verdicts) else ""
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
