@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -62,6 +63,84 @@ def test_a_ray_cluster_is_local_unless_it_has_an_address(monkeypatch: pytest.Mon
     monkeypatch.delenv("RAY_ADDRESS")
     assert RayLauncher(None, num_cpus=1, gpus=False).local
     assert not RayLauncher("10.0.0.1:6379", num_cpus=1, gpus=False).local
+    assert RayLauncher("local", num_cpus=1, gpus=False).local
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Put commands of Slurm on the PATH; the queue is always empty, and sbatch runs a script."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
+
+    def install(sbatch: str) -> None:
+        for name, script in (("srun", "true"), ("squeue", "true"), ("sbatch", sbatch)):
+            (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+            (programs / name).chmod(0o755)
+
+    return install
+
+
+def test_without_slurm_nothing_is_planned(
+    small_job: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["train", *small_job, "name=queued", "hydra/launcher=submitit_slurm"]) == 2
+    assert "no srun, sbatch, squeue" in capsys.readouterr().err
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_rejected_job_is_reported_without_a_traceback(
+    fake_slurm: Callable[[str], None], small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("submitit")
+    fake_slurm("echo 'sbatch: error: invalid partition specified' >&2; exit 1")
+    assert main(["train", *small_job, "name=queued", "hydra/launcher=submitit_slurm"]) == 1
+    message = capsys.readouterr().err
+    assert "invalid partition specified" in message and "additional_parameters" in message
+    assert "Traceback" not in message
+
+
+def test_a_job_that_ends_before_its_run_starts_names_its_log(
+    fake_slurm: Callable[[str], None],
+    small_job: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("submitit")
+    fake_slurm("echo Submitted batch job 7")
+    assert main(["train", *small_job, "name=queued", "hydra/launcher=submitit_slurm"]) == 1
+    output = " ".join(capsys.readouterr().err.split())
+    assert "its job ended before the run started" in output and "7_0_log.err" in output
+    (run,) = list_runs(tmp_path / "outputs" / "queued")
+    assert run.status().state == "pending"
+
+
+def test_an_unreachable_ray_cluster_is_an_error_before_anything_is_planned(
+    small_job: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        overrides = ["hydra/launcher=ray", f"hydra.launcher.address={address}", "name=queued"]
+        assert main(["train", *small_job, *overrides]) == 2
+    assert address in capsys.readouterr().err
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_ray_job_that_no_node_can_run_is_an_error(
+    small_job: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    overrides = ["hydra/launcher=ray", "hydra.launcher.num_cpus=4096", "name=queued"]
+    assert main(["train", *small_job, *overrides]) == 2
+    assert "4096 CPUs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["jobs", "cpus_per_task", "timeout_min"])

@@ -58,6 +58,7 @@ def compose_training(
     # Reports an unknown key or an invalid value before the slow import of torch.
     compose_sweep_jobs(_jobs_with_new_overrides(jobs), composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
+    launcher.check_available()
     return Sweep(settings, launcher, jobs, composer)
 
 

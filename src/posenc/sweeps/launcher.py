@@ -85,6 +85,12 @@ class Launcher(Protocol):
             self.code = freeze_code(folder)
         return self.code
 
+    def check_available(self) -> None:
+        """Raise ConfigError if this machine lacks what the launcher needs.
+
+        Called before runs are planned.
+        """
+
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run all `runs` to completion, and return the final status of each run by name.
 
@@ -92,6 +98,18 @@ class Launcher(Protocol):
         counts include them.
         """
         ...
+
+
+def ended_status(planned: PlannedRun, submitted: Status, detail: str) -> Status:
+    """Return the status of a run whose job has ended on a cluster.
+
+    `submitted` is its status at submission. If it has not changed, the job has failed before it
+    could start the run; the error then says so and ends with `detail`.
+    """
+    status = planned.run.status()
+    if status == submitted:
+        return status.replace(error=f"its job ended before the run started; {detail}")
+    return status
 
 
 def check_positive(**options: int | None) -> None:

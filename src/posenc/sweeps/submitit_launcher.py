@@ -1,5 +1,6 @@
 """Launchers that use submitit to run jobs on Slurm or, without a cluster, on this machine."""
 
+import shutil
 import subprocess
 import time
 from collections import deque
@@ -9,10 +10,10 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.console import Console
-from posenc.config.errors import import_extra, plural
+from posenc.config.errors import ConfigError, RunError, import_extra, one_line, plural
 from posenc.runs.environment import SAFE_PATH, changed_environment
 from posenc.runs.status import Status
-from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive
+from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive, ended_status
 from posenc.sweeps.progress import PlainDisplay, status_line
 from posenc.sweeps.worker import Worker
 
@@ -52,9 +53,16 @@ class SubmititLauncher(Launcher):
     def display(self) -> PlainDisplay:
         return PlainDisplay(self.console)
 
+    def check_available(self) -> None:
+        import_extra("submitit", "this launcher")
+
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run every job; see `Launcher.launch`. After Ctrl-C, jobs on a cluster continue."""
+        """Run every job; see `Launcher.launch`. After Ctrl-C, jobs on a cluster continue.
+
+        Raises RunError if the cluster rejects a job; those already submitted continue.
+        """
         waiting = deque(runs)
+        submitted = {planned: planned.run.status() for planned in runs}
         active: dict[PlannedRun, Job[None]] = {}
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
@@ -69,8 +77,10 @@ class SubmititLauncher(Launcher):
                     self.display.print(f"▶ {planned.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for planned in self._ended(active):
-                    del active[planned]
-                    outcomes[planned.name] = status = planned.run.status()
+                    job = active.pop(planned)
+                    outcomes[planned.name] = status = ended_status(
+                        planned, submitted[planned], f"see {job.paths.stderr}"
+                    )
                     self.display.print(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
@@ -82,14 +92,22 @@ class SubmititLauncher(Launcher):
         return outcomes
 
     def _submit(self, planned: PlannedRun, code: Path, folder: Path) -> "Job[None]":
+        import submitit
+
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
-        executor = import_extra("submitit", "this launcher").AutoExecutor(
-            folder, cluster=self.cluster, **requeues
-        )
+        executor = submitit.AutoExecutor(folder, cluster=self.cluster, **requeues)
         parameters = self._parameters(planned)
         executor.update_parameters(name=planned.name, timeout_min=self.timeout_min, **parameters)
         with changed_environment(SAFE_PATH):  # the job's process inherits it
-            return executor.submit(Worker(planned, self.cpus_per_task, code))
+            try:
+                return executor.submit(Worker(planned, self.cpus_per_task, code))
+            except submitit.core.utils.FailedJobError as error:
+                raise RunError(
+                    f"the cluster rejected the job of {planned.name}: {one_line(str(error))}; jobs"
+                    f" that it has accepted continue. Change hydra.launcher.gpus,"
+                    f" hydra.launcher.additional_parameters or, if too many jobs are in the queue,"
+                    f" hydra.launcher.jobs, and rerun this command"
+                ) from None
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         """Return additional parameters for submitit's executor."""
@@ -136,6 +154,15 @@ class SlurmLauncher(SubmititLauncher):
     ) -> None:
         super().__init__(jobs, cpus_per_task, timeout_min)
         self.gpus, self.additional_parameters = gpus, dict(additional_parameters or {})
+
+    def check_available(self) -> None:
+        super().check_available()
+        if missing := [name for name in ("srun", "sbatch", "squeue") if not shutil.which(name)]:
+            raise ConfigError(
+                f"hydra/launcher=submitit_slurm needs Slurm, but this machine has no"
+                f" {', '.join(missing)}; run the command on a machine from which you can submit"
+                f" jobs, or use hydra/launcher=pool"
+            )
 
     def _parameters(self, planned: PlannedRun) -> dict[str, Any]:
         on_gpus = self.gpus and planned.accelerator != "cpu"
