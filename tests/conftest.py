@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from compositions import composed, composer
 from posenc.config import compose
-from posenc.model.linear import ONEDNN
+from posenc.model.linear import ONEDNN_AVAILABLE
 from posenc.runs.files import write_atomic
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = []
     if not WIKITEXT.is_dir():
         deselected += [item for item in items if "wikitext" in getattr(item, "fixturenames", ())]
-    if not ONEDNN:
+    if not ONEDNN_AVAILABLE:
         deselected += [item for item in items if item.get_closest_marker("onednn")]
     if deselected:
         config.hook.pytest_deselected(items=deselected)

@@ -65,6 +65,10 @@ def test_published_costs_become_ratios_to_the_same_baseline(rows: Rows) -> None:
         {"source": "a paper", "rows": ["alibi"]},
         {"source": "a paper", "rows": [{"encoding": "alibi", "length": 16}]},
         {"source": "a paper", "rows": [{**PUBLISHED["rows"][0], "train_wps": 0}]},
+        {"source": "a paper", "rows": [{**PUBLISHED["rows"][0], "train_wps": True}]},
+        {"source": "a paper", "rows": [{**PUBLISHED["rows"][0], "encoding": ["alibi"]}]},
+        {"source": "a paper", "rows": "alibi"},
+        {"source": 3, "rows": PUBLISHED["rows"]},
     ],
 )
 def test_malformed_published_costs_are_errors(costs: dict[str, Any]) -> None:
@@ -139,8 +143,8 @@ def test_the_finding_has_the_ratios_of_the_table_and_their_ranges(
         row("rope", 12.0, 1.1, 0.9, 1.3),
     )
     assert finding([first, slow, middle]).endswith(
-        ": nope takes 10 ms; of the other 2, rope is the fastest: it takes 1.10 times as long"
-        " (0.90 to 1.30); the slowest, fox, takes 2.90 times as long (2.50 to 3.50)."
+        ": nope takes 10 ms; of the 2 others, rope is the fastest: it takes 1.10 times as long"
+        " (0.90 to 1.30). The slowest, fox, takes 2.90 times as long (2.50 to 3.50)."
     )
     kernels = [{**first, "kernel": "auto"}, {**slow, "encoding": "nope", "kernel": "reference"}]
     assert "nope (kernel=auto) takes 10 ms; nope (kernel=reference) takes 2" in finding(kernels)

@@ -114,7 +114,7 @@ def test_flops_equal_those_counted_by_torch_with_causal_attention_halved(
     model = build_model(forward.config, 50)
     tokens = torch.zeros(4, 16, dtype=torch.long)
     masked = 2 * 2 * 32 * 16 * tokens.numel()  # 2 FLOPs x layers x width x length per token
-    monkeypatch.setattr(linear, "ONEDNN", False)
+    monkeypatch.setattr(linear, "ONEDNN_AVAILABLE", False)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model.losses(tokens, tokens)
     assert forward.flops == counter.get_total_flops() - masked

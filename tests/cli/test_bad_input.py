@@ -201,6 +201,7 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["status", "--cfg"], "posenc status has no --cfg"),
         (["train", "logger=[wandb,none]"], "omit it from the list"),
         (["train", "--config-dir", "nowhere"], "nowhere"),
+        (["train", "--config-dir=", "encoding=rope"], "--config-dir is missing a folder"),
         (["train", "encoding"], "encoding"),
         (["status", "name=5"], "name=5 must be a string"),
         (["check", "encoding=rope", "train_length=1e6"], "must be from 8 to 512"),

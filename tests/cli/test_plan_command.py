@@ -31,7 +31,7 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
 
     assert main([*words, "machine.utilization=0.6", "precision=bf16"]) == 0
     table = " ".join(capsys.readouterr().out.split())
-    assert "4 runs" in table and "% of it for evaluation" in table
+    assert "4 runs" in table and "% is for evaluation" in table
     assert "encoding L seed params memory FLOPs training eval" in table  # the table is not split
     non_embedding = estimates["runs"][0]["non_embedding_parameters"]
     assert f"non-embedding parameters: {non_embedding / 1e3:.3g}k" in table

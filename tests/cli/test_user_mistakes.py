@@ -24,6 +24,11 @@ class WithoutScored(Transformer):
         return super().hidden_states(tokens, pos)
 
 
+class ReturnsNumber(Transformer):
+    def losses(self, tokens, targets):
+        return 3.0
+
+
 class IgnoresScored(Transformer):
     def hidden_states(self, tokens, pos=None, scored=None):
         return super().hidden_states(tokens, pos)
@@ -106,7 +111,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     [
         ("missingattribute", ["own_model.py, line 7: MissingAttribute", "AttributeError", "gain"]),
         ("withoutscored", ["WithoutScored: TypeError", "scored"]),
-        ("ignoresscored", ["scored=mask) returned the shape [2, 4, 32], expected [2, 32]"]),
+        ("returnsnumber", ["ReturnsNumber: losses(tokens, targets) returned float 3.0"]),
+        (
+            "ignoresscored",
+            ["scored=mask) returned the shape [2, 4, 32], expected a tensor of shape [2, 32]"],
+        ),
     ],
 )
 def test_a_model_that_cannot_be_called_is_an_error_before_training(

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from posenc.config.edited_modules import check_unedited
+from posenc.config.edited_modules import was_reloaded
 from posenc.config.errors import ConfigError
 from posenc.config.user_sources import source_hashes
 
@@ -28,6 +28,10 @@ class Mine:
     @property
     def doubled(self):
         return [2 * rate for rate in (self.rate, RATE)]
+
+    class Inner:
+        def square(self, x):
+            return x**2
 
     def bias(self, distance):
         return 0.05 * distance
@@ -55,11 +59,16 @@ def imported() -> ModuleType:
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_an_edit_of_a_function_is_an_error_that_names_the_file(file: Path, is_known: bool) -> None:
+@pytest.mark.parametrize(
+    ("old", "new"), [("0.05", "1.0"), ("2 * rate", "3 * rate"), ("**2", "**3")]
+)
+def test_an_edit_of_a_function_is_an_error_that_names_the_file(
+    file: Path, is_known: bool, old: str, new: str
+) -> None:
     module = imported()
     if is_known:
         source_hashes(module.Mine)
-    write(file, SOURCE.replace("0.05", "1.0"))
+    write(file, SOURCE.replace(old, new))
     with pytest.raises(ConfigError, match=r"edited_mine\.py has been edited.*restart Python"):
         source_hashes(module.Mine)
 
@@ -78,7 +87,7 @@ def test_a_reloaded_module_is_used(file: Path) -> None:
     write(file, SOURCE.replace("0.05", "1.0"))
     importlib.reload(module)
     assert source_hashes(module.Mine) != before
-    assert not check_unedited("edited_mine")
+    assert not was_reloaded("edited_mine")
 
 
 def test_code_that_is_added_below_does_not_count_as_an_edit_of_functions(file: Path) -> None:
@@ -88,4 +97,4 @@ def test_code_that_is_added_below_does_not_count_as_an_edit_of_functions(file: P
 
 
 def test_modules_without_a_file_are_not_checked() -> None:
-    assert not check_unedited("builtins") and not check_unedited("no_such_module")
+    assert not was_reloaded("builtins") and not was_reloaded("no_such_module")

@@ -32,7 +32,7 @@ def test_the_smallest_base_meets_the_criterion_and_a_smaller_one_does_not() -> N
     assert smallest_margin(base) >= 0 > smallest_margin(base / 1.0005)
 
 
-@pytest.mark.parametrize(("head_width", "length"), [(7, 10), (8, 0)])
+@pytest.mark.parametrize(("head_width", "length"), [(7, 10), (0, 10), (8, 0)])
 def test_invalid_arguments_are_rejected(head_width: int, length: int) -> None:
     with pytest.raises(ValueError, match=f"head_width={head_width} .* length={length}"):
         smallest_base(head_width, length)

@@ -96,7 +96,7 @@ def test_factors_match_golden_values(rule: Rule, start: int, expected: dict[int,
         Temperature(geometry(start), inner=NoPE, rule=rule),
         Temperature(geometry(), inner=NoPE, rule=rule, start=start),
     ):
-        actual = encoding.factors(torch.tensor(list(expected), dtype=torch.float64))
+        actual = encoding.temperature(torch.tensor(list(expected), dtype=torch.float64))
         assert actual.tolist() == pytest.approx(list(expected.values()), rel=1e-8)
 
 

@@ -87,10 +87,15 @@ def test_rnope_rotates_in_every_other_layer(
     torch.testing.assert_close(model(tokens), plain(tokens))
 
 
-@pytest.mark.parametrize("every", [1, 7])
-def test_interleave_rejects_an_encoding_without_a_layer(every: int) -> None:
-    with pytest.raises(ValueError, match=f"every={every} with layers=6.*2 to 6"):
+@pytest.mark.parametrize(("every", "message"), [(1, "at least 2"), (7, "layers=6 .* without")])
+def test_interleave_rejects_an_encoding_without_a_layer(every: int, message: str) -> None:
+    with pytest.raises(ValueError, match=f"every={every} .*{message}"):
         Interleave(GEOMETRY, first=ROPE, second=NoPE, every=every)
+
+
+def test_the_last_layer_can_be_the_only_one_with_the_second_encoding() -> None:
+    encoding = Interleave(GEOMETRY, first=ROPE, second=Alibi, every=7, last="L")
+    assert [type(encoding.at_layer(i)) for i in range(6)] == [Rope] * 5 + [Alibi]
 
 
 def test_interleave_rejects_two_encodings_without_positions() -> None:

@@ -21,7 +21,7 @@ from posenc.inspect.run.attention_sums import (
     total_variation,
 )
 from posenc.inspect.run.observe import (
-    QueryBlock,
+    ObservedBlock,
     observe_attention,
 )
 from posenc.model.block import Block
@@ -210,7 +210,7 @@ def test_observers_see_every_row_of_every_layer_once_and_do_not_change_the_model
     observed: list[tuple[int, int, int]] = []
 
     class Recorder:
-        def observe(self, block: QueryBlock) -> None:
+        def observe(self, block: ObservedBlock) -> None:
             assert torch.allclose(block.weights.sum(-1), torch.ones(()).double())
             observed.append((block.layer.index, block.rows.start, block.rows.stop))
 

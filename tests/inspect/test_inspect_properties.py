@@ -13,6 +13,7 @@ from posenc.encodings.window import Window
 from posenc.inspect.encoding import vector_properties as vectors
 from posenc.inspect.encoding.encoding_page import GROUPS, PropertyValues, ideal_properties
 from posenc.inspect.encoding.extrapolation import measure_extrapolation
+from posenc.inspect.encoding.frequency_figures import draw_base_bound
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 from posenc.inspect.encoding.low_precision import score_errors
 from posenc.inspect.encoding.score_properties import (
@@ -217,6 +218,12 @@ def test_low_precision_errors_equal_their_closed_forms(inspected: Build) -> None
     assert near["int8"] < values["int8"]  # the largest bias sets its scale
     _, nope = score_errors(inspected("nope"), 100_000)
     assert set(nope.values()) == {0.0}
+
+
+def test_contexts_for_which_no_base_qualifies_are_left_out_of_the_bound(inspected: Build) -> None:
+    """With two channels per head, cos(m) is negative at a distance of two tokens."""
+    figure = draw_base_bound([inspected("rope", "model.heads=16")])
+    assert figure is not None and "bound at head width 2" not in figure.csv
 
 
 def test_the_number_of_axes_is_two_if_both_coordinates_affect_scores(measured: Measured) -> None:

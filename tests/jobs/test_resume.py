@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from posenc.cli import main as posenc
 from posenc.config.errors import RunError
 from posenc.config.saved_yaml import dump_yaml
+from posenc.jobs import run_job
 from posenc.jobs.exit_codes import BUSY, FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main
 from posenc.runs.lock import lock
@@ -338,6 +340,18 @@ def test_a_run_that_was_trained_on_a_gpu_is_evaluated_without_one(
     assert main([str(run.path), "--threads", "1"]) == FINISHED
     assert [row["loss"] for row in run.rows()] == [row["loss"] for row in rows]
     assert run.status().resolved["device"] == "cuda"
+
+
+def test_a_run_that_was_started_on_a_cpu_resumes_there_on_a_machine_with_a_gpu(
+    small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel and compilation are chosen for the CPU, too."""
+    run = finish(small_run("encoding=alibi", "trainer=auto"))
+    before = run.status()
+    before.replace(state="interrupted").write(run.status_file)
+    monkeypatch.setattr(run_job, "select_device", lambda config: torch.device("cuda"))
+    assert main([str(run.path), "--threads", "1"]) == FINISHED
+    assert run.status().resolved == before.resolved
 
 
 def test_the_log_of_a_run_that_resumes_on_another_processor_names_both(

@@ -66,6 +66,16 @@ def test_many_cells_are_drawn_as_one_image_in_the_colors_of_the_scale() -> None:
     assert corners == [(0x67, 0x00, 0x1F), (0xF7, 0xF6, 0xF6), (0x05, 0x30, 0x61)]
 
 
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_panel_that_an_image_cannot_show_is_always_drawn_cell_by_cell(missing: bool) -> None:
+    values = np.zeros((30, 50))
+    values[0, 0] = np.nan if missing else 0
+    rows = range(30) if missing else [f"row {i}" for i in range(30)]
+    drawn = cells(draw(HeatPanel("p", values, rows, range(50))))
+    assert len(drawn) == 30 * 50 - missing
+    assert all("url" not in cell for cell in drawn)
+
+
 def test_many_small_panels_are_also_drawn_as_images() -> None:
     panels = [HeatPanel(str(i), np.eye(25), range(25), range(25)) for i in range(4)]
     assert [len(data) for data in map(cells, map(draw, panels))] == [625] * 4

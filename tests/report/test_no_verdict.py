@@ -1,7 +1,9 @@
 """Reasons why a claim cannot be judged, with the command that adds the missing results."""
 
 import shlex
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import yaml
 from posenc.config.overrides import parse
 from posenc.report.claim_parser import parse_claims
 from posenc.report.run_samples import evaluate_command
+from posenc.runs.plan_file import join_command
 
 CLAIM = """
 - statement: a is below b
@@ -123,6 +126,15 @@ def test_the_command_for_a_run_in_the_home_directory_can_be_parsed(tools: Any) -
     (value,) = parse_claims(yaml.safe_load(CLAIM))[0].clauses[0].left.values
     command = evaluate_command("~/outputs/e/a run", sides(tools)[0], value, 64)
     assert parse(shlex.split(command)[2:])[0].value() == "~/outputs/e/a run"
+
+
+@pytest.mark.parametrize("rest", ["runs", "my runs", "a$b", "a`b", 'a"b'])
+def test_a_command_with_a_path_below_the_home_directory_works_in_a_shell(rest: str) -> None:
+    word = f"outputs_dir={Path.home()}/{rest}"
+    command = join_command(["printf", "%s", word])
+    result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stdout == word
+    assert (str(Path.home()) in command) == any(char in rest for char in '$`"')
 
 
 def test_the_command_for_missing_runs_has_values_that_hydra_can_read(tools: Any) -> None:

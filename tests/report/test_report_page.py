@@ -1,6 +1,7 @@
 """The report's folder as a whole: its texts, its links, and what it must not contain."""
 
 import csv
+import html
 import io
 import json
 import os
@@ -353,7 +354,7 @@ def test_a_report_contains_no_path_of_this_machine(
 ) -> None:
     monkeypatch.chdir(folder.parent.parent)
     plan = json.loads((folder / "plan.json").read_text())
-    plan["command"] = f"posenc train data.paths={Path.cwd()}/books.txt"
+    plan["command"] = f"posenc train data.paths={Path.cwd()}/books.txt outputs_dir={Path.home()}/x"
     (folder / "plan.json").write_text(json.dumps(plan))
     config = fabricate.config("rope", 64, 7, outputs_dir=f"{Path.cwd()}/outputs")
     fabricate.run(folder, config, [], state="failed", error=f"{Path.home()}/x is missing")
@@ -361,7 +362,9 @@ def test_a_report_contains_no_path_of_this_machine(
     for path in index.parent.iterdir():
         assert str(Path.cwd()).encode() not in path.read_bytes(), path.name
         assert str(Path.home() / "x").encode() not in path.read_bytes(), path.name
-    assert "data.paths=books.txt" in index.read_text()
+    page = html.unescape(index.read_text())
+    assert "data.paths=books.txt" in page
+    assert f'posenc report name={folder.name} "outputs_dir=$HOME/x"' in page
 
 
 def test_paths_are_unchanged_if_the_home_directory_is_the_root(

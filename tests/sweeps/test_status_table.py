@@ -146,6 +146,13 @@ def test_each_command_to_finish_is_shown_once(folder: Path) -> None:
     ]
 
 
+def test_the_command_to_finish_a_failed_run_has_retry_true_only_once(fake_run: FakeRun) -> None:
+    run = fake_run("a", state="failed")
+    plan = {"command": "posenc train retry=false seed=1", "runs": ["a"]}
+    write_json(run.path.parent / "plan.json", plan)
+    assert status_json([run])[0]["command"] == "posenc train seed=1 retry=true"
+
+
 @pytest.mark.parametrize("command", ["bench", "inspect"])
 def test_status_of_a_folder_without_runs_names_its_contents(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -36,6 +36,22 @@ def test_the_commit_and_the_changes_are_saved(repository: Path) -> None:
     assert "-before\n+after" in git_diff()
 
 
+def test_the_saved_changes_can_be_applied(repository: Path) -> None:
+    """Also if they end with a blank line of context, or change a binary file."""
+    (repository / "file").write_text("before\n\n")
+    (repository / "binary").write_bytes(bytes(range(256)))
+    git(repository, "add", "file", "binary")
+    git(repository, "commit", "-qm", "second")
+    (repository / "file").write_text("after\n\n")
+    (repository / "binary").write_bytes(bytes(range(1, 256)))
+    patch = repository.parent / "diff.patch"
+    patch.write_text(git_diff())
+    git(repository, "checkout", "-q", ".")
+    git(repository, "apply", str(patch))
+    assert (repository / "file").read_text() == "after\n\n"
+    assert (repository / "binary").read_bytes() == bytes(range(1, 256))
+
+
 def test_a_repository_that_only_contains_the_virtual_environment_of_posenc_is_not_saved(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

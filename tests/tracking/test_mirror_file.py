@@ -55,7 +55,7 @@ def test_sync_rewrites_a_corrupt_offline_file(
     assert posenc("status", folder) == 0
     printed = "".join(capsys.readouterr().out.split())
     assert f"posenc sync {experiment_arguments(folder)} --offline".replace(" ", "") in printed
-    for outcome in ("rewritten", "complete"):
+    for outcome in ("recreated", "complete"):
         assert posenc("sync", folder, "--offline") == 0
         assert f"{finished.name}: {outcome}" in capsys.readouterr().out
     (rewritten,) = read_offline(folder)

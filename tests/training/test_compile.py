@@ -89,7 +89,7 @@ def test_compiled_float32_products_use_onednn(
     """Both passes call the operator, even on processors where posenc would not choose it."""
     if linear.ONEDNN_LINEAR is None:
         pytest.fail("this PyTorch has no oneDNN")
-    monkeypatch.setattr(linear, "ONEDNN", True)
+    monkeypatch.setattr(linear, "ONEDNN_AVAILABLE", True)
     graphs: list[str] = []
 
     def keep_graph(graph: torch.fx.GraphModule, inputs: object) -> object:

@@ -93,11 +93,11 @@ class LoadedRun:
         likely token. An end-of-document token does not stop generation; it is omitted from the
         text (with tokenizer=word, it becomes a newline).
 
-        Keys and values of earlier tokens are cached; every prediction equals that of the model on
-        the whole sequence. For models and encodings outside posenc, and if a token's output depends
-        on how many tokens follow it (as with dynamic NTK scaling or randomized positions), nothing
-        is cached and each prediction processes the whole sequence. Raises ConfigError if the
-        encoding does not support that many tokens.
+        Keys and values of earlier tokens are cached. Up to rounding, every prediction equals that
+        of the model on the whole sequence. For models and encodings outside posenc, and if a
+        token's output depends on how many tokens follow it (as with dynamic NTK scaling or
+        randomized positions), nothing is cached and each prediction processes the whole sequence.
+        Raises ConfigError if the encoding does not support that many tokens.
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
@@ -116,7 +116,8 @@ class LoadedRun:
         for job in expand(None, override_list(overrides)):
             user_keys = {override_key(override) for override in job}
             if load_keys := user_keys & {"run", "modules"}:
-                raise ConfigError(f"{', '.join(sorted(load_keys))}: already set by posenc.load")
+                keys = " and ".join(sorted(load_keys))
+                raise ConfigError(f"{keys} cannot be overridden: posenc.load has set the run")
             request = OmegaConf.create(compose_resolved(composer, job))
             config = self._read_config()
             evaluations.append(build_evaluation(self.directory, config, request, user_keys))

@@ -18,13 +18,13 @@ def results(folder: str | PathLike[str]) -> pd.DataFrame:
 
     The first columns describe the run: `run` (its name), `label` (its encoding and the settings in
     which the runs differ), `encoding`, `train_length`, `seed` and `training_tokens`. `comparable`
-    is False for rows that reports leave out. Either most runs of that training length used another
-    evaluation budget, longest evaluation length (`fixed_target` only) or definition of a custom
-    swap for this measurement, or the run has another row of this measurement with the same budget
-    that scored more tokens. The other columns are the keys of the evaluation rows, such as
-    `protocol`, `length`, `swap`, `loss` (in nats per token) and `perplexity`. Runs that cannot be
-    read are skipped with a warning. Raises ConfigError if the folder has no runs, and RunError if
-    none has been evaluated.
+    is False for rows that reports leave out, because most runs with the same training length used a
+    different evaluation budget, longest evaluation length (`fixed_target` only) or definition of a
+    custom swap, or because the run has another row of the same measurement and budget that scored
+    more tokens. The other columns are the keys of the evaluation rows, such as `protocol`,
+    `length`, `swap`, `loss` (in nats per token) and `perplexity`. Runs that cannot be read are
+    skipped with a warning. Raises ConfigError if the folder has no runs, and RunError if none has
+    been evaluated.
     """
     path = Path(folder)
     experiment = read_experiment(path if path.exists() else OUTPUTS / path)

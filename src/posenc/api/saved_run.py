@@ -16,14 +16,14 @@ from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_known_target
+from posenc.runs.trusted_code import is_trusted_target
 from posenc.tracking.build_tracker import reset_untrusted_destination
 
 
 def run_config(
     run: RunDirectory, modules: Sequence[str], trust_hint: Callable[[list[str]], str]
 ) -> DictConfig:
-    """Return the configuration of a run; `modules` are the modules outside posenc it may import.
+    """Return the configuration of a run, which may import the modules `modules` outside posenc.
 
     They are not taken from `config.yaml`, because a run directory may come from someone else, and
     importing a module runs its code. A module is added if the user has already trained with all
@@ -34,7 +34,7 @@ def run_config(
     trusts a list of modules.
     """
     values = run.config_dict()
-    unknown = {t.split(".")[0] for t in user_targets(values) if not is_known_target(t)}
+    unknown = {t.split(".")[0] for t in user_targets(values) if not is_trusted_target(t)}
     needed = trusted_modules(values)  # `modules` is empty in a saved configuration
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})

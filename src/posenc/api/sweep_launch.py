@@ -1,5 +1,6 @@
 """Composes, plans and launches the runs of a sweep, for the commands and for `posenc.train`."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ class Sweep:
 def compose_training(
     overrides: Sequence[str], config_dirs: Sequence[Path], argv: Sequence[str]
 ) -> Sweep:
-    """Return the sweep that `overrides` describe; an error for a benchmark quotes the words `argv`.
+    """Return the sweep that `overrides` describe.
+
+    `argv` is the user's command line; the error for a benchmark repeats it.
 
     Raises ConfigError for invalid overrides, and for an experiment that is a benchmark.
     """
@@ -48,14 +51,14 @@ def compose_training(
     if benchmark_keys := [key for key in BENCH_KEYS if key in settings]:
         raise ConfigError(
             f"{', '.join(benchmark_keys)}: this is a benchmark, not an experiment to train;"
-            f" run posenc bench {' '.join(argv)}"
+            f" run {shlex.join(['posenc', 'bench', *argv])}"
         )
     if not settings.hydra.launcher._target_.startswith("posenc."):
         available = ", ".join(options("hydra/launcher", config_dirs))
         raise ConfigError(f"hydra/launcher must be one of {available}")
     jobs = expand_config(settings, overrides, config_dirs)
     composer = Composer("train", config_dirs)
-    # Reports an unknown key or an invalid value before the slow import of torch.
+    # Report unknown keys and invalid values before the slow import of torch.
     compose_sweep_jobs(_jobs_with_new_overrides(jobs), composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
     launcher.check_available()

@@ -97,7 +97,7 @@ def _run_round(
     ]
     planned_runs = plan_training(replace(sweep, jobs=jobs), command, on_progress)
     if len(planned_runs) != len(jobs):
-        raise ConfigError("two of the jobs are the same run; remove one of them")
+        raise ConfigError("two of the jobs have the same settings; remove one of them")
     for search, planned in zip(searches, planned_runs, strict=True):
         if not planned.problem and planned.run.config_dict()["validation"] != search.validation:
             raise ConfigError(

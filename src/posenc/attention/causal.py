@@ -29,8 +29,8 @@ def unsupported_reason(
 
 def slow_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
     """Return why another kernel is faster, or None."""
-    has_sink = device.type == "cpu" and encoding.overrides("sink")
-    if has_sink and not_toeplitz_reason(encoding, pos) is None:
+    has_sink_on_cpu = device.type == "cpu" and encoding.overrides("sink")
+    if has_sink_on_cpu and not_toeplitz_reason(encoding, pos) is None:
         return "toeplitz computes its sink with fewer operations"
     return None
 

@@ -25,7 +25,7 @@ from posenc.encodings.base import Encoding, layer_encodings
 class AutoKernel(NamedTuple):
     """A kernel that `kernel=auto` may use.
 
-    `used_for` describes the encodings that it is used for, in logs and tables. `slow_reason`
+    `used_for` describes the supported encodings in logs and tables. `slow_reason`
     returns why another kernel is faster for an encoding that this one supports, or None.
     """
 

@@ -10,10 +10,10 @@ Factors    A bias that depends on token content and has few `bias_factors`, such
            gates of FoX and CABLE, is computed from them for each score. FlexAttention accumulates
            their gradient with atomic additions, so it is not bit-reproducible.
 
-`fullgraph` turns PyTorch's limit on recompilations into an error; without it, PyTorch would fall
-back to eager mode, which materializes the full score matrix. Sequences are padded to a multiple of
-BLOCK_SIZE, so that few distinct lengths have to be compiled; the mask hides the padding, which
-comes after all queries.
+With `fullgraph`, exceeding PyTorch's recompilation limit is an error; without it, PyTorch would
+fall back to eager mode, which materializes the full score matrix. Sequences are padded to a
+multiple of BLOCK_SIZE, so that few distinct lengths have to be compiled; the mask hides the
+padding, which comes after all queries.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,10 @@ MAX_FACTORS = 4
 MIN_HEAD_WIDTH = 16
 """Narrower heads do not compile in PyTorch 2.13."""
 RECOMPILE_LIMIT = 64
-"""Each formula, data type and head width needs a graph; PyTorch's default limit is 8."""
+"""Each combination of formula, data type and head width needs a graph.
+
+PyTorch's default limit is 8.
+"""
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -103,7 +106,7 @@ def attend(
     bias: Tensor | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return the output of `reference.attend`.
+    """Return the same output as `reference.attend`.
 
     `bias` is the result of `bias_by_distance` if the encoding `needs_bias_by_distance`; `options`
     are the `kernel_options` of `flex_attention`.
@@ -230,10 +233,10 @@ def block_mask(length: int, window: int, device: torch.device) -> BlockMask:
     def within_window(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
         return (kv_idx <= q_idx) & (q_idx - kv_idx < window)
 
-    mask_mod = within_window if window < length else causal
+    mask_mod = within_window if window < length else causal_mask_mod
     create = torch.compile(create_block_mask) if device.type == "cuda" else create_block_mask
     return create(mask_mod, None, None, length, length, device=device, BLOCK_SIZE=BLOCK_SIZE)
 
 
-def causal(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+def causal_mask_mod(batch: Tensor, head: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
     return kv_idx <= q_idx

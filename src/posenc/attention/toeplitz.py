@@ -45,7 +45,9 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     limitation = encoding.limitations.get("shift_invariant")
     if encoding.overrides("bias") and limitation is not None:
         return f"its bias does not depend only on distance: {limitation}"
-    if pos.ndim > 1 or not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
+    if pos.ndim > 1:
+        return "the positions are coordinates"
+    if not torch.equal(pos.diff(), torch.ones_like(pos[1:])):
         return "the positions are not consecutive"
     return None
 

@@ -205,7 +205,7 @@ def finding(rows: Sequence[Row]) -> str:
     if len(others) == 1:
         return f"{text}; {names[0]} takes {ratios[0]}."
     return (
-        f"{text}; of the other {len(others)}, {names[0]} is the fastest: it takes {ratios[0]}; the"
+        f"{text}; of the {len(others)} others, {names[0]} is the fastest: it takes {ratios[0]}. The"
         f" slowest, {names[-1]}, takes {ratios[-1]}."
     )
 

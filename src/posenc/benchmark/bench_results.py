@@ -13,7 +13,7 @@ from posenc.config.errors import ConfigError
 from posenc.model.device import select_device
 from posenc.report.table import Column, Table
 from posenc.runs.row_types import Row
-from posenc.training.compilation import is_compiled
+from posenc.training.compilation import should_compile
 
 PUBLISHED_KEYS = ("encoding", "length", "train_wps", "eval_wps", "memory_gb")
 PUBLISHED_SPEED = {"forward": "eval_wps", "step": "train_wps"}
@@ -82,7 +82,7 @@ def _settings(variant: Variant) -> Row:
         "batch_tokens": config.batch_tokens,
         "vocab_size": config.vocab_size,
         "precision": config.precision,
-        "compile": is_compiled(config) and variant.pass_ not in ATTENTION_PASSES,
+        "compile": should_compile(config) and variant.pass_ not in ATTENTION_PASSES,
     }
 
 
@@ -106,17 +106,22 @@ def read_published(costs: Mapping[str, Any] | None) -> PublishedCosts:
     """
     if costs is None:
         return {}
-    if set(costs) != {"source", "rows"} or not isinstance(costs["rows"], Sequence):
+    is_valid = set(costs) == {"source", "rows"} and isinstance(costs["source"], str)
+    if not is_valid or isinstance(costs["rows"], str) or not isinstance(costs["rows"], Sequence):
         raise ConfigError(
             "published_costs must have source (a string) and rows (a list of mappings)"
         )
     for i, row in enumerate(costs["rows"]):
-        numbers = [row.get(key) for key in PUBLISHED_KEYS[1:]] if isinstance(row, Mapping) else [0]
-        positive = all(isinstance(number, int | float) and number > 0 for number in numbers)
-        if not positive or set(row) != set(PUBLISHED_KEYS):
+        fields = row if isinstance(row, Mapping) else {}
+        encoding, *numbers = [fields.get(key) for key in PUBLISHED_KEYS]
+        positive = all(
+            isinstance(number, int | float) and not isinstance(number, bool) and number > 0
+            for number in numbers
+        )
+        if not isinstance(encoding, str) or not positive or set(fields) != set(PUBLISHED_KEYS):
             keys = ", ".join(PUBLISHED_KEYS)
             raise ConfigError(
-                f"published_costs.rows[{i}]={row!r} must have {keys}, with positive numbers"
+                f"published_costs.rows[{i}]={row!r} must have {keys}: a name and positive numbers"
             )
     return {(row["encoding"], row["length"]): row for row in costs["rows"]}
 

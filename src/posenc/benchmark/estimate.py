@@ -46,7 +46,7 @@ class ExpectedData:
     """The vocabulary size and the data of a run.
 
     `evaluation_data` is what the evaluation reads, or None if its size is unknown. If the data has
-    not been prepared, it has only the expected number of tokens.
+    not been prepared, `evaluation_data` has the expected number of tokens, but no text.
     """
 
     vocab_size: int
@@ -103,7 +103,7 @@ def expected_data(config: DictConfig) -> ExpectedData:
 def _expected_text(
     corpus: Corpus, tokenizer: Tokenizer | TokenizerTrainer, split: str
 ) -> ExpectedText | None:
-    if corpus.is_downloaded or split not in corpus.splits():
+    if corpus.requires_download or split not in corpus.splits():
         return None
     num_tokens = tokenizer.expected_tokens(corpus.documents(split))
     return None if num_tokens is None else ExpectedText(corpus.name, num_tokens)

@@ -13,7 +13,10 @@ from posenc.config.errors import plural
 from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
-MEMORY_PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "process_bytes")
+MEMORY_PARTS = (
+    *("weights", "gradients", "optimizer", "activations", "logits", "validation_logits"),
+    "process_bytes",
+)
 
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
@@ -23,14 +26,15 @@ def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Co
     slowest = min(min(run.flops_per_second, run.evaluation_flops_per_second) for run in estimates)
     evaluation = ""
     if any(run.includes_evaluation for run in estimates):
-        evaluation = f", {totals['evaluation_fraction']:.0%} of it for evaluation"
+        evaluation = f", of which {totals['evaluation_fraction']:.0%} is for evaluation"
+    devices = " or ".join(map(str, sorted({run.devices for run in estimates})))
     lines = [
         _memory_breakdown(max(estimates, key=lambda run: run.memory.peak())),
         f"{plural(len(estimates), 'run')}, {_scientific(totals['flops'])} FLOPs at"
         f" {_scientific(slowest)} FLOP/s or more per device:"
-        f" {totals['device_seconds'] / 3600:.3g} device hours",
-        f"time: {format_duration(totals['seconds'])}{evaluation} (concurrent runs:"
-        f" {machine.concurrent_runs}, devices per run: {estimates[0].devices})",
+        f" {totals['device_seconds'] / 3600:.3g} device hours{evaluation}",
+        f"time: {format_duration(totals['seconds'])} (concurrent runs:"
+        f" {machine.concurrent_runs}, devices per run: {devices})",
         *_notes(estimates, machine),
     ]
     for line in lines:
@@ -140,7 +144,7 @@ def _range(values: Sequence[int]) -> str:
 def _with_si_prefix(number: float) -> str:
     """Format with three significant digits and an SI prefix, e.g. 247M."""
     for size, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if float(f"{number:.3g}") >= size:
             return f"{number / size:.3g}{prefix}"
     return f"{number:.3g}"
 

@@ -26,7 +26,7 @@ from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
 from posenc.model.device import attention_dtype, autocast, fixed_numerics, select_device
 from posenc.runs.environment import peak_megabytes
-from posenc.training.compilation import is_compiled
+from posenc.training.compilation import should_compile
 from posenc.training.optimizer import optimizer_factory
 
 WARM_UP_TOKENS = 64
@@ -39,7 +39,7 @@ class BenchmarkedModel:
         self.config, self.device = config, select_device(config)
         check_memory(build_meta_model(config, config.vocab_size).parameter_count())
         self.model = build_model(config, config.vocab_size).to(self.device)
-        compiled = is_compiled(config)
+        compiled = should_compile(config)
         self.losses = torch.compile(self.model.losses) if compiled else self.model.losses
         self.optimizer = optimizer_factory(config)(self.model)
         sequences, self.micro_batch_size = sequences_per_step(config)
@@ -80,14 +80,14 @@ class BenchmarkedModel:
 
 
 def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the times of every variant and of one matmul per precision, in seconds, per round.
+    """Yield, for each round, the seconds of every variant and of one matmul per precision.
 
     `request` has `configs`, `variants` (pairs of an index into `configs` and a pass) and the number
     of `rounds`.
     """
     configs = [OmegaConf.create(config) for config in request["configs"]]
     variants = [(index, pass_) for index, pass_ in request["variants"]]
-    if any(is_compiled(config) for config in configs):
+    if any(should_compile(config) for config in configs):
         # By default, torch.compile only warns and falls back to eager mode at this limit.
         torch._dynamo.config.recompile_limit *= len(variants)
         torch._dynamo.config.fail_on_recompile_limit_hit = True

@@ -19,7 +19,7 @@ from posenc.config.errors import ConfigError, RunError, plural
 from posenc.config.steps import sequences_per_step
 from posenc.model.device import processor_name, select_device
 from posenc.runs.hardware import memory_bytes
-from posenc.training.compilation import is_compiled
+from posenc.training.compilation import should_compile
 
 MEASUREMENT_PROCESS = "posenc.benchmark.measurement_process"
 MAX_CPU_FLOPS = {"float32": 3e11, "bf16": 3e12}
@@ -41,11 +41,11 @@ def measure_peak_memory(
     peaks: list[float | None] = []
     for number, variant in enumerate(variants, 1):
         on_cpu = select_device(variant.config).type == "cpu"
-        if (on_cpu and is_compiled(variant.config)) or variant.pass_ in ATTENTION_PASSES:
+        if (on_cpu and should_compile(variant.config)) or variant.pass_ in ATTENTION_PASSES:
             peaks.append(None)
             continue
         on_progress(f"memory {number}/{len(variants)}: {variant}")
-        peaks.append(_peak(variant, threads))
+        peaks.append(_peak_memory_mb(variant, threads))
     return peaks
 
 
@@ -57,7 +57,7 @@ def measure_times(
     index = {id(config): i for i, config in enumerate(configs)}
     count = configs[0].rounds
     # torch.compile may recompile on the second call.
-    warm_up = 2 if any(map(is_compiled, configs)) else 1
+    warm_up = 2 if any(map(should_compile, configs)) else 1
     request = {
         "configs": [OmegaConf.to_container(config) for config in configs],
         "variants": [(index[id(variant.config)], variant.pass_) for variant in variants],
@@ -72,7 +72,7 @@ def measure_times(
     return rounds[warm_up:]
 
 
-def _peak(variant: Variant, threads: int) -> float:
+def _peak_memory_mb(variant: Variant, threads: int) -> float:
     request = {"config": OmegaConf.to_container(variant.config), "pass": variant.pass_}
     try:
         (response,) = call_module(MEASUREMENT_PROCESS, request, threads)

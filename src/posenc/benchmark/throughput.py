@@ -41,7 +41,7 @@ class Machine(ABC):
     is_this_machine = False
 
     def uses_gpu(self, config: DictConfig) -> bool:
-        """Whether a run with this configuration is assumed to be trained on a GPU."""
+        """Return whether a run with this configuration is assumed to be trained on a GPU."""
         return self.has_gpu
 
     @abstractmethod
@@ -96,7 +96,7 @@ class ThisMachine(Machine):
         self.concurrent_runs = len(gpus()) or cores()
 
     def uses_gpu(self, config: DictConfig) -> bool:
-        """Whether a run with this configuration would be trained on a GPU."""
+        """Return whether a run with this configuration would be trained on a GPU."""
         return self.has_gpu and config.trainer.accelerator != "cpu"
 
     def throughput(

@@ -120,7 +120,8 @@ def _weight_bytes(config: DictConfig, model: Decoder) -> tuple[int, int]:
     if shards == 1:
         return total, 0
     block = FLOAT_BYTES * sum(parameter.numel() for parameter in model.blocks[0].parameters())
-    return -(-total // shards), total - block * len(model.blocks) + 2 * block
+    num_blocks = len(model.blocks)
+    return -(-total // shards), total - block * num_blocks + block * min(2, num_blocks)
 
 
 def _num_shards(config: DictConfig) -> int:
@@ -211,7 +212,7 @@ def _saved_bytes(
 
 
 def _layers_are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
-    """Whether all layers have the same encoding, kernel and parameter shapes."""
+    """Return whether all layers have the same encoding, kernel and parameter shapes."""
     shapes = {tuple(p.shape for p in block.parameters()) for block in model.blocks}
     encodings = {id(encoding) for encoding in layer_encodings(model.encoding)}
     return len(shapes) == len(encodings) == len({choice.name for choice in choices}) == 1

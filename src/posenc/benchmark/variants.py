@@ -79,7 +79,8 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
         raise ConfigError("\n".join(lines))
     if not variants:
         raise ConfigError(
-            "no requested kernel supports the requested encodings on this device; add kernel=auto"
+            "none of the requested kernels supports any of the encodings on this device; add"
+            " kernel=auto"
         )
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 

@@ -93,7 +93,7 @@ def check_property(
     reported = set() if reported is None else reported
     try:
         return prop(under_test)
-    except Exception as error:  # a user's encoding may raise anything
+    except (Exception, SystemExit) as error:  # a user's encoding may raise anything
         original = error.__cause__ or error
         cause = describe_error(original)
         location = _location(original, under_test)

@@ -15,7 +15,12 @@ from posenc.check.encoding_under_test import (
     perturb_zero_parameters,
 )
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_encodings_and_self
+from posenc.check.hook_definitions import (
+    call_hook,
+    hook_error,
+    is_builtin,
+    user_encodings_then_outer,
+)
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
@@ -37,7 +42,7 @@ def verify_causality(encoding: Encoding) -> None:
     them. User-defined encodings are also verified on longer inputs. Properties that an encoding
     declares in `limitations` are not verified.
     """
-    for part in user_encodings_and_self(encoding):
+    for part in user_encodings_then_outer(encoding):
         longer = () if is_builtin(type(part)) else (LONGER_LENGTH,)
         lengths = (TINY_LENGTH, *longer)
         for name, problem in PROBLEMS.items():

@@ -50,7 +50,7 @@ def distinct_layers(encoding: Encoding) -> Iterator[int]:
             yield layer
 
 
-def hook_outputs(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dict[str, Tensor]:
+def call_layer_hooks(encoding: Encoding, layer: int, inputs: AttentionInputs) -> dict[str, Tensor]:
     """Return the outputs of a layer's hooks; biases are for the last NUM_QUERIES tokens only."""
     seed_cpu(SEED)
     encoding.eval()

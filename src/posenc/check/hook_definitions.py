@@ -25,7 +25,8 @@ MIN_SIMILARITY = 0.75
 def verify_definitions(encoding: Encoding) -> None:
     """Raise ConfigError for a misspelled or shadowed hook, a wrong signature or no hook at all.
 
-    Also raises ConfigError for learnable tensors that are not registered.
+    Also raises ConfigError for invalid `limitations` and for learnable tensors that are not
+    registered.
     """
     registered = {id(parameter) for parameter in encoding.parameters()}
     for part in nested_encodings(encoding):
@@ -94,7 +95,7 @@ def raising_line(error: BaseException, encoding: Encoding) -> str | None:
     return error_location(error, [type(part) for part in nested_encodings(encoding)])
 
 
-def user_encodings_and_self(encoding: Encoding) -> list[Encoding]:
+def user_encodings_then_outer(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding.
 
     The encoding itself may be posenc's own.
@@ -188,7 +189,7 @@ def _nearest_hook(name: str, method: Callable[..., Any]) -> str | None:
 
 
 def _accepts(method: Callable[..., Any], hook: str) -> bool:
-    """Whether a method can be called with the arguments that posenc passes to a hook."""
+    """Return whether a method can be called with the arguments that posenc passes to a hook."""
     try:
         inspect.signature(method).bind(*inspect.signature(getattr(Encoding, hook)).parameters)
     except TypeError:

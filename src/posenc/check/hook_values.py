@@ -14,14 +14,14 @@ from posenc.attention.reference import (
     score_dtype,
 )
 from posenc.check.encoding_under_test import SEED
-from posenc.check.hook_calls import convert, distinct_layers, hook_outputs, random_inputs
+from posenc.check.hook_calls import call_layer_hooks, convert, distinct_layers, random_inputs
 from posenc.check.hook_definitions import (
     call_hook,
     encoding_error,
     hook_error,
     is_builtin,
     user_encodings,
-    user_encodings_and_self,
+    user_encodings_then_outer,
 )
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
@@ -57,7 +57,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     each of `dtypes`. User-defined encodings inside it are tested first and by themselves, so that
     the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
-    for part in user_encodings_and_self(encoding):
+    for part in user_encodings_then_outer(encoding):
         with torch.random.fork_rng(devices=[]):
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
@@ -98,7 +98,7 @@ def _verify_effect(encoding: Encoding) -> None:
         outputs = layer_encoding.window(), layer_encoding.sink(), mask
         if any(output is not None for output in outputs):
             return
-        if {"bias", "value_bias"} & hook_outputs(encoding_copy, layer, inputs).keys():
+        if {"bias", "value_bias"} & call_layer_hooks(encoding_copy, layer, inputs).keys():
             return
     problem = (
         "returns None, so the encoding acts like encoding=nope (is a return statement missing?)"
@@ -115,7 +115,7 @@ def _verify_gradients(encoding: Encoding) -> None:
         return
     inputs = _tiny_inputs(encoding)
     for layer in distinct_layers(encoding_copy):
-        outputs = hook_outputs(encoding_copy, layer, inputs).values()
+        outputs = call_layer_hooks(encoding_copy, layer, inputs).values()
         if sums := [output.sum() for output in outputs if output.requires_grad]:
             torch.stack(sums).sum().backward()
     for name, parameter in parameters.items():
@@ -285,7 +285,7 @@ def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> 
 
 
 def describe_value(value: Any) -> str:
-    """Describe a tensor's dtype, shape and (on a CPU) NaN or infinity, or another value."""
+    """Describe a value; for a tensor, its dtype and shape and, on a CPU, NaN or infinity in it."""
     if isinstance(value, Tensor) and value.device.type != "cpu":
         return f"{_dtype_name(value.dtype)} {list(value.shape)} on device {value.device}"
     if not isinstance(value, Tensor):

@@ -23,9 +23,9 @@ from posenc.check.encoding_under_test import (
 )
 from posenc.check.hook_calls import (
     NUM_QUERIES,
+    call_layer_hooks,
     convert,
     distinct_layers,
-    hook_outputs,
     random_inputs,
 )
 from posenc.config.errors import plural
@@ -129,7 +129,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
 
 
 def _kernels_to_compare(encoding: Encoding) -> list[str]:
-    """Return auto and all kernels except the reference and any that auto uses in all layers."""
+    """Return auto and all kernels but the reference and a kernel that auto uses in all layers."""
     auto = {
         choice.name
         for dtype in (torch.float64, torch.float32)
@@ -213,7 +213,7 @@ def _float64_outputs(
 
     Errors that affect queries and keys equally, such as a common rotation, cancel in the scores.
     """
-    outputs = hook_outputs(encoding, layer, inputs)
+    outputs = call_layer_hooks(encoding, layer, inputs)
     q, k = (outputs.pop(name) for name in ("rotate", "rotate (keys)"))
     dtype, scale = q.dtype, inputs.v.shape[-1] ** -0.5
     q, k = q[:, :, -NUM_QUERIES:].double() * scale, k.double()
@@ -229,7 +229,8 @@ def _float64_outputs(
 
 def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float, float]:
     """Return the worst ratio of an element's error to its tolerance, and that element's error."""
-    error = (output.value - exact.value).abs().nan_to_num(nan=float("inf"))
+    infinity = float("inf")
+    error = (output.value - exact.value).abs().nan_to_num(nan=infinity, posinf=infinity)
     magnitude = exact.magnitude.clamp(min=1)
     if output.dtype == torch.bfloat16:
         tolerance = BFLOAT16_TOLERANCE * magnitude.max()

@@ -75,7 +75,10 @@ class LogitsByCondition:
         return any(part.overrides("set_training_progress") for part in parts)
 
     def difference(self, other: "LogitsByCondition") -> float:
-        """Return the maximum difference under the first condition where the logits differ, or 0."""
+        """Return the maximum difference under the first condition where the logits differ, or 0.
+
+        Conditions with an infinite difference are ignored.
+        """
         progress = self.depends_on_progress or other.depends_on_progress
         for index, (_, fraction, _) in enumerate(CONDITIONS):
             if fraction > 0 and not progress:
@@ -149,7 +152,7 @@ def _effect(
             continue
         limit = other.model.encoding.max_length()
         if limit != reference.model.encoding.max_length():
-            return f"changes the maximum length to {limit}"
+            return f"changes the maximum length to {limit or 'unlimited'}"
         reasons[f"{new_value:g} changes nothing"] = None
     return None
 

@@ -17,7 +17,7 @@ from posenc.check.encoding_under_test import (
     passed,
     random_tokens,
 )
-from posenc.check.hook_calls import distinct_layers, hook_outputs, random_inputs
+from posenc.check.hook_calls import call_layer_hooks, distinct_layers, random_inputs
 from posenc.config.errors import ConfigError, one_line
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import Decoder, seed_cpu
@@ -177,7 +177,7 @@ def _limit_failure(encoding: Encoding, limit: int) -> Result | None:
 def _call_hooks(encoding: Encoding, length: int) -> None:
     """Call the hooks of every distinct layer on `length` tokens; their errors propagate."""
     for layer in distinct_layers(encoding):
-        hook_outputs(encoding, layer, random_inputs(encoding, length))
+        call_layer_hooks(encoding, layer, random_inputs(encoding, length))
 
 
 def _first_difference(a: Tensor, b: Tensor) -> int:

@@ -96,10 +96,11 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
     remaining = list(argv)
     while remaining:
         word = remaining.pop(0)
-        name, _, value = word.partition("=")
+        name, separator, value = word.partition("=")
         name = SHORT_FLAGS.get(name, name)
         if name == "--config-dir":
-            value = value or (remaining.pop(0) if remaining else "")
+            if not separator and remaining:
+                value = remaining.pop(0)
             if not value:
                 raise ConfigError("--config-dir is missing a folder; use --config-dir DIR")
             config_dirs.append(Path(value))

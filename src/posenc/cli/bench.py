@@ -95,7 +95,7 @@ def compose_jobs(arguments: Arguments) -> list[tuple[list[str], DictConfig]]:
     jobs = [(list(job), _compose(job, composer)) for job in dict.fromkeys(bench_jobs)]
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for _, config in jobs}) > 1:
-            raise ConfigError(f"{key}: one process measures all variants; set a single value")
+            raise ConfigError(f"{key} must be the same for all variants; set a single value")
     return jobs
 
 

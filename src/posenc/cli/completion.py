@@ -56,7 +56,7 @@ CONFIG_FILES = {
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
 EXTRA_KEYS = {
-    "plan": ("machine",),
+    "plan": ("machine", "machine.utilization"),
     "bench": EXPERIMENT_GROUPS,
     "inspect": EXPERIMENT_GROUPS,
     "evaluate": (*FOLDER_KEYS, *FILTER_KEYS),

@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> int:
     for run, request, keys in zip(runs, requests, user_keys, strict=True):
         try:
             evaluations.append(_build_evaluation(arguments, run, request, keys))
-        except RunError as error:  # a corrupt file of this run; the others are evaluated
+        except RunError as error:  # a file of this run is corrupt; evaluate the others
             errors.append((run.name, error))
     console = Console(stderr=True)
     for evaluation in evaluations:

@@ -8,7 +8,7 @@ COMMANDS = {
     "train": "train one model or a sweep, and evaluate beyond the training length",
     "evaluate": "evaluate a finished run at more lengths or on other data",
     "report": "write tables, figures and an HTML report of an experiment's results",
-    "status": "show the progress of every run of an experiment, and how to finish it",
+    "status": "show the progress of an experiment's runs, and how to finish them",
     "plan": "estimate parameters, memory, FLOPs and time of an experiment",
     "sync": "upload an experiment's runs to W&B, or recreate their offline files",
     "dashboard": "create a W&B workspace and a W&B report of an experiment",

@@ -66,7 +66,7 @@ HELP = {
           posenc search-factors run=outputs/scratch/rope-L256-s1 length=1024 generations=10
 
         keys
-          run, length            a run directory, and the length of the windows, more than L
+          run, length            a run directory; the window length, above the training length
           split                  data split to search on (default: train); must differ from the
                                  run's evaluation split
           tokens, batch_tokens   tokens scored for each candidate; tokens per forward pass
@@ -125,8 +125,8 @@ HELP = {
         keys
           encoding, encoding/spectrum, model, optimizer, trainer, experiment, size  config groups
           kernel, train_length                  attention kernel; context length
-          passes                                [forward,step], also attention_forward and
-                                                attention_step: the attention of one layer alone
+          passes                                default: [forward,step]; attention_forward and
+                                                attention_step measure the attention of one layer
           batch_tokens, micro_batch_tokens      tokens per pass; tokens per micro-batch
           vocab_size, precision, compile, gradient_clip
           threads, rounds                       CPU threads; timed rounds, after a warm-up

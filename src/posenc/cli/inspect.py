@@ -60,7 +60,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _may_select_runs(arguments: Arguments) -> bool:
-    """Whether `name` is a folder with runs, and all other keys can apply to runs."""
+    """Return whether `name` is a folder with runs, and all other keys can apply to runs."""
     keys = {override_key(override) for override in arguments.overrides}
     if not keys <= {*FOLDER_KEYS, *FILTER_KEYS, *COMMON_KEYS, *RUN_KEYS}:
         return False

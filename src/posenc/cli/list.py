@@ -1,4 +1,4 @@
-"""`posenc list`: print every config group and its options with their descriptions."""
+"""`posenc list`: print the options of all or some config groups with their descriptions."""
 
 from posenc.cli.arguments import Arguments
 from posenc.config.errors import ConfigError, did_you_mean, printable

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_descriptors() -> None:
-    """Open /dev/null as stdin, stdout or stderr if it is closed, as for some daemons.
+    """Open /dev/null as stdin, stdout or stderr if it is closed, as it is in some daemons.
 
     Otherwise, the next file that is opened here or in a child process would take its place.
     """
@@ -88,8 +88,8 @@ def _run(command: str, words: list[str]) -> int:
     if "--help" in words or "-h" in words:
         print(command_help(command))
         return 0
-    # The current folder may be from someone else: nothing in it is imported unless the user names a
-    # module (see `import_target`), even if Python was started with `-m`.
+    # The current folder may contain untrusted code, so nothing in it is imported unless the user
+    # names a module (see `import_target`), even if Python was started with `-m`.
     try:
         current = os.getcwd()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Selection of runs by path, by a unique prefix of the name, or by filters on an experiment."""
+"""Selection of runs by path, by a unique prefix of the name, or by filters within an experiment."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     """Return the run of an experiment whose path, name or unique name prefix is `path`."""
     if not isinstance(path, str):
         return open_run(path)  # raises ConfigError
-    at_path = [run for run in runs if run.path.resolve() == Path(path).resolve()]
+    at_path = [run for run in runs if run.path.resolve() == Path(path).expanduser().resolve()]
     matches = at_path or [run for run in runs if run.name.startswith(path)]
     exact = [run for run in matches if run.name == path]
     if len(matches) > 1 and not exact:
@@ -150,8 +150,9 @@ def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirec
     ]
     if not selected:
         existing = {key: {run[key] for run in values.values() if run} for key in filters}
-        listed = "; ".join(f"{key}={','.join(sorted(v))}" for key, v in existing.items())
-        raise ConfigError(f"no run has the requested values (the runs have {listed})")
+        listed = "; ".join(f"{key}={','.join(sorted(v))}" for key, v in existing.items() if v)
+        reason = f"the runs have {listed}" if listed else "there are none with a configuration"
+        raise ConfigError(f"no run has the requested values ({reason})")
     return selected
 
 

@@ -29,7 +29,9 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs([request])
     if request.length is None:
-        raise ConfigError("set length to the length of the windows in tokens, such as length=1024")
+        raise ConfigError(
+            "length is missing; set it to the window length in tokens, such as length=1024"
+        )
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
     from posenc.api.longrope_search import search_factors  # imports torch, after typos are reported

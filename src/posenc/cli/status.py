@@ -1,4 +1,4 @@
-"""`posenc status`: show the progress of every run of an experiment."""
+"""`posenc status`: show the progress of an experiment's runs."""
 
 import json
 import time

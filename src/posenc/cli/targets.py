@@ -16,7 +16,7 @@ from posenc.config.settings import TYPES, check_settings
 
 
 def experiment_folder(arguments: Arguments) -> Path:
-    """Return `outputs_dir/name`. Raises ConfigError for other keys or a missing folder.
+    """Return `outputs_dir/name`. Raises ConfigError for an unknown key or a missing folder.
 
     An argument without `=` is a folder's name: `quickstart` means `name=quickstart`.
     """

@@ -27,7 +27,7 @@ FIXED_COLUMNS = ("run", "job", "validation_loss")
 def run(arguments: Arguments) -> int:
     """Search, print the best trial of each job, and write all trials to `tuning.csv`.
 
-    The file keeps the other trials in it, such as those of other searches with the same name.
+    Other trials in the file are kept, such as those of other searches with the same name.
     """
     words = [word for word in arguments.overrides if override_key(word) != "trials"]
     if CFG in arguments.flags:

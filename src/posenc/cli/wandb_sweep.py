@@ -20,7 +20,7 @@ from posenc.runs.files import write_atomic
 
 METHODS = ("bayes", "random")
 SEARCH_KEYS = ("method", "min_iter")
-HEADER = "# Written by `{command}`; start with `wandb sweep`, then `wandb agent`.\n"
+HEADER = "# Written by `{command}`; register it with `wandb sweep`, then run `wandb agent`.\n"
 
 
 def run(arguments: Arguments) -> int:
@@ -29,7 +29,8 @@ def run(arguments: Arguments) -> int:
     intervals, overrides = split_intervals(overrides)
     if options and not intervals:
         raise ConfigError(
-            f"{', '.join(options)}: a search needs an interval, such as {INTERVAL_EXAMPLE}"
+            f"{', '.join(options)} apply only to a search; add an interval, such as"
+            f" {INTERVAL_EXAMPLE}"
         )
     shared = sweep_overrides(overrides)
     jobs = sweep_jobs("train", overrides, config_dirs)

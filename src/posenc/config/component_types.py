@@ -114,7 +114,7 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
 
 
 def is_alias(path: str, target: Any) -> bool:
-    """Whether a path in posenc names a target through a module that only imports it.
+    """Return whether a path in posenc names a target through a module that only imports it.
 
     Code that compares targets by their paths would not recognize such a path. A package may export
     what its modules define.
@@ -241,7 +241,7 @@ def _result_type(target: Callable[..., Any]) -> Any:
 
 
 def _accepts(target: Callable[..., Any], argument_types: Sequence[Any]) -> bool:
-    """Whether the first parameters of `target` are annotated with the argument types."""
+    """Return whether the first parameters of `target` are annotated with the argument types."""
     hints = type_hints(target.__init__ if inspect.isclass(target) else target)
     parameters = list(inspect.signature(target).parameters)[: len(argument_types)]
     return [hints.get(name) for name in parameters] == list(argument_types)

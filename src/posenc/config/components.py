@@ -170,7 +170,8 @@ def _check_node(
     if missing and not is_partial:
         if missing[0] == next(iter(parameters)) and get_origin(annotation) is Callable:
             raise ConfigError(f"{name}: posenc supplies {missing[0]}; set {name}._partial_=true")
-        raise ConfigError(f"{name}: {', '.join(missing)} missing; set {name}.{missing[0]}=...")
+        listed = ", ".join(missing)
+        raise ConfigError(f"{name}: missing parameters: {listed}; set {name}.{missing[0]}=...")
 
 
 def _check_allowed(

@@ -19,6 +19,7 @@ class Console(RichConsole):
     """A rich console without markup that replaces control characters as `printable` does."""
 
     def __init__(self, **kwargs: Any) -> None:
+        # With COLUMNS=0, rich would print nothing.
         environment = {k: v for k, v in os.environ.items() if (k, v) != ("COLUMNS", "0")}
         super().__init__(markup=False, _environ=environment, **kwargs)
 

@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -19,12 +20,12 @@ _seen: dict[str, tuple[ModuleSpec | None, str]] = {}
 """Module -> its spec, which `importlib.reload` replaces, and the digest of its file."""
 
 
-def check_unedited(name: str) -> bool:
-    """Raise ConfigError if a module's file has been edited since Python imported the module.
+def was_reloaded(name: str) -> bool:
+    """Return whether a module has been reloaded since the last call.
 
-    If the file is newer than this process and was not checked before, its functions are compiled
-    and compared with those in memory. Returns whether the module has been reloaded since the last
-    check.
+    Raises ConfigError if the module's file has been edited since Python imported it. If the file
+    was modified after posenc was imported and has not been checked before, its functions are
+    compiled and compared with those in memory.
     """
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
@@ -49,7 +50,7 @@ def check_unedited(name: str) -> bool:
 
 
 def _functions_match(module: ModuleType, source: bytes) -> bool:
-    """Whether the functions of a module have the bytecode and lines of those in `source`."""
+    """Return whether a module's functions match those compiled from `source`, lines included."""
     file = str(module.__file__)
     try:
         pending = [compile(source, file, "exec", dont_inherit=True)]
@@ -66,11 +67,20 @@ def _functions_match(module: ModuleType, source: bytes) -> bool:
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
-    """Yield the functions that a module defines, and the methods of its classes."""
-    for value in vars(module).values():
-        is_own_class = inspect.isclass(value) and value.__module__ == module.__name__
-        for member in vars(value).values() if is_own_class else [value]:
-            is_method = isinstance(member, staticmethod | classmethod)
-            function = member.__func__ if is_method else member
-            if inspect.isfunction(function) and function.__module__ == module.__name__:
-                yield inspect.unwrap(function)
+    """Yield the functions that a module defines, and the methods and properties of its classes."""
+    pending, seen = [*vars(module).values()], set[int]()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, staticmethod | classmethod):
+            value = value.__func__
+        if isinstance(value, property):
+            pending += [value.fget, value.fset, value.fdel]
+        elif isinstance(value, cached_property):
+            pending.append(value.func)
+        elif getattr(value, "__module__", None) != module.__name__ or id(value) in seen:
+            continue
+        elif inspect.isclass(value):
+            seen.add(id(value))
+            pending += vars(value).values()
+        elif inspect.isfunction(value):
+            yield inspect.unwrap(value)

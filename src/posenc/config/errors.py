@@ -100,7 +100,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def is_path_error(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an exception means that a path cannot be used."""
+    """Return whether an exception means that a path cannot be used."""
     return isinstance(error, OSError) and error.errno in PATH_ERRORS and error.filename is not None
 
 
@@ -140,7 +140,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
 
 def _abbreviates(name: str, option: str) -> bool:
-    """Whether `name` is `option` with its last part replaced by initials.
+    """Return whether `name` is `option` with its last part replaced by initials.
 
     The parents may be omitted: `optimizer.lr` and `lr` both abbreviate `optimizer.learning_rate`.
     """
@@ -151,10 +151,14 @@ def _abbreviates(name: str, option: str) -> bool:
 
 
 def import_extra(module: str, feature: str) -> Any:
-    """Import a module that `feature` needs. Raises ConfigError if it is not installed."""
+    """Import a module that `feature` needs. Raises ConfigError if that fails."""
     try:
         return import_module(module)
-    except ImportError:
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name != module:
+            raise ConfigError(
+                f"{feature} needs {module}, which cannot be imported: {one_line(error)}"
+            ) from None
         raise ConfigError(
             f"{feature} needs {module}; install it with pip install 'posenc[{EXTRAS[module]}]'"
         ) from None

@@ -17,7 +17,7 @@ from posenc.config.values import walk
 MAX_VALUES = 100_000
 """The maximum number of values after expansion; expanding to more would take minutes.
 
-posenc's largest experiment has less than a tenth of that.
+posenc's largest experiment has less than a tenth as many.
 """
 REFERENCE = re.compile(r"\$\{\s*(\.*)([^{}:]*?)\s*\}")
 """An interpolation such as `${seed}`; a relative one has leading dots, as in `${.width}`."""

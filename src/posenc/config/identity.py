@@ -59,7 +59,7 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
 
 
 def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a plain configuration that identify a run with its data and code."""
+    """Return the settings of a plain configuration that, with data and code, identify a run."""
     settings = {field: config[field] for field in IDENTITY_FIELDS}
     settings |= {field: config[field] for field in OPTIONAL_IDENTITY_FIELDS if config.get(field)}
     if config.get("callbacks"):  # early stopping, for example, depends on when validation happens

@@ -71,7 +71,7 @@ def _pickled_section(text: str) -> bytes:
 
 
 def _load(text: str) -> Any:
-    events = events_within_limit(text)
+    events = limited_events(text)
     documents = [_build(event, events) for event in events if not isinstance(event, STREAM_EVENTS)]
     if len(documents) > 1:
         raise ConstructorError(None, None, "contains several documents")
@@ -124,7 +124,7 @@ def _is_long_number(event: yaml.ScalarEvent) -> bool:
     return is_long and _tag(event.value, event.implicit) in NUMBER_TAGS
 
 
-def events_within_limit(text: str) -> Iterator[yaml.Event]:
+def limited_events(text: str) -> Iterator[yaml.Event]:
     """Yield the parser's events for untrusted YAML.
 
     Raises yaml.YAMLError if the text is not valid, has more than MAX_NESTING nested levels (loading

@@ -1,4 +1,7 @@
-"""Search spaces: overrides with an interval in Hydra's grammar, such as `INTERVAL_EXAMPLE`."""
+"""Search spaces: overrides with an interval in Hydra's grammar.
+
+For example, `optimizer.learning_rate='interval(1e-4,1e-2)'`.
+"""
 
 import math
 from collections.abc import Sequence

@@ -120,7 +120,7 @@ LIMITS = {
 
 
 def check_values(values: Any) -> None:
-    """Check plain values without interpolations at any depth, whatever their keys are.
+    """Check all values of a plain configuration, whose interpolations have been resolved.
 
     Raises ConfigError for a missing value (`???`), a number that is not finite or has more than 64
     bits, text that cannot be printed, a `_target_` that is neither a string nor null, a `_partial_`

@@ -1,4 +1,4 @@
-"""Evaluation swaps, which wrap a trained encoding or replace a part of it, such as the spectrum."""
+"""Evaluation swaps, which wrap a trained encoding or replace its spectrum."""
 
 import hashlib
 import json
@@ -45,7 +45,11 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:
-        listed = f"available: {', '.join(sorted(available))}" if available else "they have none"
+        listed = (
+            f"available: {', '.join(sorted(available))}"
+            if available
+            else "these swaps have no parameters"
+        )
         raise ConfigError(
             f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter; {listed}"
         )
@@ -55,7 +59,7 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
 
 
 def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequence[Path]) -> None:
-    """Merge `evaluation.swap` and `evaluation.swaps` into one mapping, `evaluation.swaps`.
+    """Convert `evaluation.swap` or `evaluation.swaps` to one mapping, `evaluation.swaps`.
 
     Its keys are names such as `yarn factor=4`: an option of the config group `evaluation/swap` and
     the parameters that differ from the option's defaults. Its values are configuration nodes, or

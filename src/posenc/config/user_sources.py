@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posenc.config.edited_modules import check_unedited
+from posenc.config.edited_modules import was_reloaded
 
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
@@ -24,17 +24,17 @@ def source_hashes(target: Any) -> Mapping[str, str]:
 
     The globals are those of the user's modules, including those used indirectly. The hashed text is
 
-    - of a function or class, such as a base class: its source code
-    - of a number, a string or a tuple of them: its value
-    - of another object, such as a tensor: the module's statements that assign or use it
-    - of a dict, list or set: these statements, and the functions and classes in it
+    - for a function or class, such as a base class: its source code
+    - for a number, a string or a tuple of them: its value
+    - for any other object, such as a tensor: the module's statements that assign or use it and, for
+      a dict, list or set, the functions and classes in it
 
     Raises OSError or TypeError if the source code of `target` cannot be read, and ConfigError if a
     module has been edited since it was imported.
     """
-    check_unedited(target.__module__)
+    was_reloaded(target.__module__)  # raises ConfigError if it has been edited
     hashes = _hashes(target)
-    reloaded = [check_unedited(module) for module in _modules(hashes)]  # checks all of them
+    reloaded = [was_reloaded(module) for module in _modules(hashes)]  # checks all of them
     if any(reloaded):
         _hashes.cache_clear()
     return _hashes(target)
@@ -171,7 +171,10 @@ def _is_library(name: str, package: str) -> bool:
 
 
 def _source(value: Any, module: str, name: str) -> str | None:
-    """Return the definition of a class or function, or the statements that set a global."""
+    """Return the definition of a class or function, or the statements that set a global.
+
+    If the source of a class or function cannot be read, returns its qualified name.
+    """
     definition = _definition(value)
     try:
         # For a class that is defined twice, inspect may return the definition that is not used.

@@ -21,7 +21,7 @@ _ITEMS_ARE_NUMBERS = re.compile(r"^(?!.*\b(bool|Any)\b).*\b(int|float)\b")
 
 
 def matches_type(value: Any, annotation: Any) -> bool:
-    """Whether `value` has the annotated type; bools do not count as numbers.
+    """Return whether `value` has the annotated type; bools do not count as numbers.
 
     Inf, NaN and integers of more than 64 bits match no type.
     """
@@ -64,7 +64,7 @@ def canonical(value: Any) -> Any:
 
 
 def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of every item in nested mappings and sequences."""
+    """Yield the dotted path and the value of every item in nested mappings, sequences and sets."""
     if isinstance(value, CONTAINERS):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             child = f"{path}.{key}".lstrip(".")

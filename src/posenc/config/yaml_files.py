@@ -8,7 +8,7 @@ import yaml
 from posenc.config.errors import ConfigError, one_line
 from posenc.config.expansion import MAX_VALUES, expanded_size
 from posenc.config.paths import conf_dir, groups
-from posenc.config.saved_yaml import events_within_limit
+from posenc.config.saved_yaml import limited_events
 from posenc.config.values import MAX_NESTING
 
 
@@ -61,7 +61,7 @@ def content_problem(file: Path) -> str | None:
         return "is not a file"
     try:
         text = file.read_text(encoding="utf-8")
-        list(events_within_limit(text))
+        list(limited_events(text))
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         size, depth = (0, 0) if root is None else expanded_size(root, _children, {})
     except UnicodeDecodeError as error:

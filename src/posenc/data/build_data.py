@@ -73,14 +73,14 @@ def saved_task(config: Mapping[str, Any]) -> Task | None:
 
 
 def evaluation_data(
-    node: DictConfig, tokenizer: Tokenizer, config: DictConfig, on_progress: ProgressCallback
+    data_config: DictConfig, tokenizer: Tokenizer, config: DictConfig, on_progress: ProgressCallback
 ) -> Dataset:
-    """Return the dataset that `node` describes, tokenized for a run trained with `config`.
+    """Return the dataset that `data_config` describes, tokenized for a run trained with `config`.
 
     Raises ConfigError for text if the run was trained on a task, for a task whose symbols differ
     from the run's, and for a task that does not fit a language model's vocabulary.
     """
-    source = build(node, name="data", modules=list(config.modules))
+    source = build(data_config, name="data", modules=list(config.modules))
     if not isinstance(source, Task):
         if isinstance(tokenizer, SymbolTokenizer):
             raise ConfigError(

@@ -19,12 +19,12 @@ class Corpus(ABC):
     """Documents grouped by split, in a fixed order that is part of the corpus.
 
     `vocab_size` is the published number of distinct words in the train split, including <unk> and
-    <eos>, or None if no number is published. Corpora with `is_downloaded` may need network access.
+    <eos>, or None if no number is published. Corpora with `requires_download` may need the network.
     """
 
     name: str
     vocab_size: int | None = None
-    is_downloaded: bool = False
+    requires_download: bool = False
 
     @abstractmethod
     def splits(self) -> tuple[str, ...]:

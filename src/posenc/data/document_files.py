@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, one_line
 from posenc.runs.files import file_sha256
 
 _BATCH_ROWS = 32
@@ -130,8 +130,10 @@ class ParquetFile(DocumentFile):
         super().__init__(path, key, column)
         try:
             schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError):
+        except pa.ArrowInvalid:
             raise ConfigError(f"{self.label} is not a Parquet file; convert or rename it") from None
+        except (pa.ArrowException, OSError) as error:
+            raise ConfigError(f"{self.label} cannot be read: {one_line(error)}") from None
         if column not in schema.names:
             raise self._missing_column_error(self.label, schema.names)
         if (count := schema.names.count(column)) > 1:

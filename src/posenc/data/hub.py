@@ -26,13 +26,13 @@ class HubCorpus(Corpus):
     kept in the `huggingface_hub` cache (HF_HOME); later runs need no network access.
 
     Every row is a document, unless `document_start` is set: then every row is a line, and each line
-    that matches this regular expression starts a new document. If either fraction is set,
-    the validation and test splits are taken from the train split: documents are assigned by their
-    hashes, or cut into three parts if there are fewer than 200. Raises ConfigError if the revision
-    is not a commit.
+    that matches this regular expression starts a new document. If either fraction is set, the
+    validation and test splits are taken from the train split: documents are assigned by their
+    hashes or, if there are fewer than 200, each is cut into three parts. Raises ConfigError if the
+    revision is not a commit.
     """
 
-    is_downloaded = True
+    requires_download = True
 
     def __init__(
         self,

@@ -58,8 +58,8 @@ class PackagesCorpus(Corpus):
 
     def split_digest(self, split: str) -> str:
         files = {
-            name: [(file.as_posix(), _recorded_hash(package, file)) for package, file in sources]
-            for name, sources in self._sources.items()
+            key: [(file.as_posix(), _recorded_hash(package, file)) for package, file in sources]
+            for key, sources in self._sources.items()
         }
         return json_digest({"split": split, "files": files, "overlap": self._max_overlap})
 
@@ -129,7 +129,10 @@ def required_packages(name: str) -> dict[str, Distribution]:
 
 
 def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tuple[str, str]]:
-    """Yield the path below site-packages and the text of each file that is a document."""
+    """Yield the path (relative to site-packages) and the text of each file.
+
+    Leaves out files that are blank, too large or not UTF-8.
+    """
     for package, file in sources:
         content = _installed_content(package, file)
         try:
@@ -141,15 +144,16 @@ def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tupl
 
 
 def _installed_content(package: Distribution, file: PackagePath) -> bytes:
-    """Return a file's contents; raises ConfigError if they do not match its hash in the record."""
+    """Return a file's contents; raises ConfigError if they do not match its hash in RECORD."""
     path = Path(str(package.locate_file(file)))
     content = path.read_bytes() if path.is_file() else b""
     if file.hash is not None:
         digest = hashlib.new(file.hash.mode, content).digest()
         if urlsafe_b64encode(digest).rstrip(b"=").decode() != file.hash.value:
             raise ConfigError(
-                f"data=python_packages: {path} is not the file that was installed with"
-                f" {package.name} {package.version}; reinstall the package, or choose other data"
+                f"data=python_packages: {path} is missing or has been edited since"
+                f" {package.name} {package.version} was installed; reinstall the package, or choose"
+                f" other data"
             )
     return content
 

@@ -28,8 +28,8 @@ META_TYPES: dict[str, Any] = {
     "sha256": dict[str, str],
 }
 """The keys of `meta.json` other than its own digest, and their types."""
-MAX_TOKENIZER_BYTES = 2**30
-"""The maximum size of any file except the token files; `meta.json` implies their exact sizes."""
+MAX_OTHER_FILE_BYTES = 2**30
+"""The maximum size of any file but the token files, whose sizes follow from `meta.json`."""
 META_READ_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """Exceptions that reading a corrupt `meta.json` can raise."""
 COUNTS = {"tokens", "documents", "words", "bytes"}
@@ -111,10 +111,9 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
         expected = sizes.get(name, stat.st_size)
         if stat.st_size != expected:
             return f"{name} has {stat.st_size:,} bytes instead of {expected:,}"
-        if name not in sizes and stat.st_size > MAX_TOKENIZER_BYTES:
-            return (
-                f"{name} has {stat.st_size:,} bytes, more than the limit of {MAX_TOKENIZER_BYTES:,}"
-            )
+        if name not in sizes and stat.st_size > MAX_OTHER_FILE_BYTES:
+            limit = f"the limit of {MAX_OTHER_FILE_BYTES:,}"
+            return f"{name} has {stat.st_size:,} bytes, more than {limit}"
         if is_sparse(folder / name):
             return f"{name} is a sparse file: almost all of its {stat.st_size:,} bytes are holes"
     record = folder / f".verified-{platform.node()}.json"

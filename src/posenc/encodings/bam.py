@@ -6,7 +6,7 @@ s [H] and a [H] are learnable and shared by all layers. exp(s) starts at ALiBi's
 `initial_exponent`; with the default of 1, BAM starts as ALiBi. The authors' code (models/bam.py of
 ArthurSBianchessi/BAM) also has a location parameter, which is fixed at 0 by default and omitted
 here. The authors' variant with SSMax multiplies the whole score, including this bias, by t ln n
-with a learned t; `temperature` multiplies only q . k.
+for n keys, with a learned t; the `temperature` encoding multiplies only q . k.
 """
 
 import torch

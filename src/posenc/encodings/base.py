@@ -32,8 +32,8 @@ class Geometry:
         for name, limit in (("width", MAX_WIDTH), ("layers", MAX_LAYERS)):
             if getattr(self, name) > limit:
                 raise ValueError(
-                    f"{name}={getattr(self, name)} must be at most {limit:,}, several times that of"
-                    f" the largest published models"
+                    f"{name}={getattr(self, name)} must be at most {limit:,}, several times"
+                    f" the value of the largest published models"
                 )
         if self.width % self.heads:
             raise ValueError(
@@ -141,7 +141,8 @@ class Encoding(nn.Module):
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor | None:
         """Return a term [B, H, R, d] that is added to the attention output, or None.
 
-        `weights` are the attention weights [B, H, R, K]; the term has their dtype.
+        `weights` are the attention weights [B, H, R, K]; the term has their dtype. `distance` is as
+        in `bias`.
         """
         return None
 
@@ -191,7 +192,7 @@ def layer_encodings(encoding: Encoding) -> list[Encoding]:
 
 
 class PerLayer(Encoding):
-    """An encoding that differs between layers; per-layer parameters are [layers, ...]."""
+    """An encoding that differs between layers; its parameters have the shape [layers, ...]."""
 
     layer = 0
 

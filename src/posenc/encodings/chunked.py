@@ -12,7 +12,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Chunked(Wrapper):
-    """The inner encoding within consecutive chunks of `size` tokens."""
+    """Restricts attention with the inner encoding to consecutive chunks of `size` tokens."""
 
     def __init__(self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128) -> None:
         super().__init__(geometry, inner)

@@ -4,9 +4,9 @@
     score(i, j) += (1 - w) q_i . e[floor p_ij] + w q_i . e[ceil p_ij],   w = p_ij - floor p_ij
 
 The sum includes the query's own key: p_ii = g_ii. e [layers, d, npos_max] starts at zero and is
-shared by the heads. Sources disagree on the scale: the listing adds q . e unscaled, whereas the
-authors' repository (facebookresearch/RAM) divides it by sqrt(d) unless --cope-nodiv is passed;
-`scaled` selects this division.
+shared by the heads. The paper and the code disagree on the scale: the listing adds q . e unscaled,
+whereas the authors' repository (facebookresearch/RAM) divides it by sqrt(d) unless --cope-nodiv is
+passed; `scaled` selects this division.
 """
 
 import torch

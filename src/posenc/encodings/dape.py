@@ -3,9 +3,9 @@
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
 f is Linear(2H, mlp_width), LeakyReLU(0.01), Linear(mlp_width, H), with PyTorch's initialization.
-For each pair (i, j), its input is the logits of all heads, then their biases, as in the authors'
-repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even for
-KERPLE and FIRE, which on their own share their parameters across layers. The FIRE in the DAPE
+For each pair (i, j), the input of f is the logits of all heads, followed by their biases, as in the
+authors' repository (chuanyang-Zheng/DAPE). Every layer has its own f and its own static bias, even
+for KERPLE and FIRE, which on their own share their parameters across layers. The FIRE in the DAPE
 repository differs from the FIRE paper (half the initial threshold, LeakyReLU). Here `inner=fire`
 follows the FIRE paper; its `init_threshold` can be halved.
 """
@@ -72,8 +72,8 @@ def require_pure_bias(encoding: Encoding) -> Encoding:
     if unsupported or not encoding.overrides("bias"):
         reason = f"uses {', '.join(unsupported)}" if unsupported else "has no bias"
         raise ValueError(
-            f"inner={type(encoding).__name__} {reason}; DAPE corrects a bias that depends on"
-            f" distance, such as alibi, kerple_log or fire"
+            f"inner={type(encoding).__name__} {reason}; choose an encoding that only adds a bias,"
+            f" such as alibi, kerple_log or fire"
         )
     return encoding
 

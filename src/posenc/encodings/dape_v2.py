@@ -2,9 +2,9 @@
 
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
-as in DAPE, but f is Conv(2H, mlp_width), LeakyReLU(0.01), Conv(mlp_width, H), whose kernels cover
-`kernel_size` keys around j, as in the authors' code (chuanyang-Zheng/DAPE,
-megatron/model/positional_embeddings.py), with PyTorch's initialization. The inputs at keys after
+as in DAPE, but f is Conv(2H, mlp_width), LeakyReLU(0.01), Conv(mlp_width, H). The kernels cover
+`kernel_size` keys around j. This follows the authors' code (chuanyang-Zheng/DAPE,
+megatron/model/positional_embeddings.py) and PyTorch's initialization. The inputs at keys after
 the query are 0, so that f does not see later tokens; the hidden units at these keys are not 0. In
 the authors' code, the hidden units after the last token of the sequence are 0, so the outputs of
 the last queries depend on how many tokens follow them. Here, every query gets the result that the

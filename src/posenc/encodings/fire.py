@@ -1,8 +1,8 @@
 """FIRE, functional interpolation for relative positions (Li et al. 2024, 2310.04418).
 
-    score_h(i, j) += f_h(psi(i - j) / (psi(max(i, T)) + 1e-6)),   psi(x) = ln(|c x| + 1)
+    score_h(i, j) += f_h(psi(i - j) / (psi(max(i, t)) + 1e-6)),   psi(x) = ln(|c x| + 1)
 
-f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold T is |m| times
+f is an MLP 1 -> mlp_width -> H with ReLU. c starts at `init_c`; the threshold t is |m| times
 `init_threshold` (the paper's init_L), where m is a learnable multiplier that starts at 1. One
 module is shared by all layers (FIRE-S in the paper). The bias is [H, R, K] for distances [R, K] and
 query positions [R, 1].
@@ -172,9 +172,9 @@ def _pieces(w: Tensor, a: Tensor) -> Pieces:
 def _column_groups(x: Tensor, knots: Tensor) -> Iterator[tuple[slice, int, int]]:
     """Yield groups of columns of x [R, K], each with the index range of the knots that it spans.
 
-    If the columns are ordered by distance, as in text, the values of most columns lie in one piece.
-    Consecutive columns then form a group if they lie in the same piece, or if each of them spans
-    several pieces.
+    If the columns are ordered by distance, as in text, all values of most columns lie in a single
+    piece each. Consecutive columns then form a group if they lie in the same piece, or if each of
+    them spans several pieces.
     """
     first, last = torch.searchsorted(knots, torch.stack([x.amin(0), x.amax(0)]))
     piece = torch.where(first == last, first, -1)

@@ -49,8 +49,8 @@ class SinusoidalFrequencies(nn.Module):
         """
         if self.width % (2 * axes):
             raise ValueError(
-                f"a width of {self.width} cannot be split into pairs for {axes} axes;"
-                f" choose a multiple of {2 * axes}"
+                f"{self.width} rotated channels cannot be split into pairs for {axes} axes; their"
+                f" number must be a multiple of {2 * axes}: change model.width or model.heads"
             )
         frequencies, attention_factor = self.spectrum(self.width // axes, self.train_length, length)
         frequencies = frequencies.to(device).expand(axes, -1)
@@ -110,13 +110,13 @@ class SectionedFrequencies(SinusoidalFrequencies):
 def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) -> Tensor:
     """Return the axis of each pair, given the relative number of pairs of each axis.
 
-    Each axis gets consecutive pairs. With `interleave`, an axis a > 0 instead gets the n pairs a,
-    a + axes, .., a + (n - 1) axes, and axis 0 all others. Raises ValueError if the sections do not
-    fit.
+    Each axis gets consecutive pairs. With `interleave`, an axis a > 0 with n pairs instead gets the
+    pairs a, a + axes, .., a + (n - 1) axes, and axis 0 all others. Raises ValueError if the
+    sections do not fit.
     """
     axes = len(sections)
     if axes < 1 or min(sections) < 1:
-        raise ValueError(f"sections={list(sections)} must be positive, one for each axis")
+        raise ValueError(f"sections={list(sections)} must have a positive number for each axis")
     total = sum(sections)
     ends = [round(num_pairs * end / total) for end in accumulate(sections, initial=0)]
     counts = [stop - start for start, stop in pairwise(ends)]
@@ -133,7 +133,8 @@ def axes_of_pairs(num_pairs: int, sections: Sequence[int], *, interleave: bool) 
         if last >= num_pairs:
             raise ValueError(
                 f"sections={list(sections)} cannot be interleaved: axis {axis} would need pair"
-                f" {last}, but the last pair is {num_pairs - 1}; make the first section the largest"
+                f" {last}, but the last pair is {num_pairs - 1}; give axis {axis} at most"
+                f" {(num_pairs - 1 - axis) // axes + 1} of the {num_pairs} pairs"
             )
         axis_of_pair[axis : last + 1 : axes] = axis
     return axis_of_pair

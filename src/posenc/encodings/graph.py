@@ -56,8 +56,9 @@ class RandomWalk(Encoding):
     def positions(self, length: int, device: torch.device) -> Tensor:
         """Return `return_probabilities` [1, T, walk_length] for the nodes of a path.
 
-        They depend only on the distance to the nearer end, up to `walk_length`, so they are
-        computed on a short path and looked up by that distance.
+        In a path of more than 2 walk_length edges, they depend only on the distance to the nearer
+        end, up to `walk_length`. So they are computed on a path of at most that length, and looked
+        up by the distance.
         """
         num_edges = min(length - 1, 2 * self.walk_length)
         edges = torch.ones(num_edges, dtype=torch.float64, device=device)
@@ -89,7 +90,8 @@ class Degree(Encoding):
             raise ValueError(
                 f"num_degrees={num_degrees} must be at least 2, and std={std} must be non-negative"
             )
-        self.rows = nn.Linear(num_degrees, geometry.width, bias=False)  # only its weight is used
+        # Column i of the weight is the embedding of degree i.
+        self.rows = nn.Linear(num_degrees, geometry.width, bias=False)
         nn.init.normal_(self.rows.weight, std=std)
 
     def positions(self, length: int, device: torch.device) -> Tensor:

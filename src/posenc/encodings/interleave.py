@@ -1,8 +1,8 @@
 """Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
 
 A pattern such as SSSL is repeated over the layers: S layers (short range) use `first`, L layers
-(long range) use `second`. `every: n` stands for the pattern of n - 1 S layers and one L layer.
-`last` overrides the letter of the last layer, which is always L in Gemma 4.
+(long range) use `second`. `every: n` stands for the pattern of n - 1 S layers and one L layer; 2 is
+the default. `last` overrides the letter of the last layer, which is always L in Gemma 4.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,16 @@ class Interleave(Encoding):
     ) -> None:
         super().__init__(geometry)
         if pattern is None:
-            pattern = _pattern_from_every(2 if every is None else every, geometry.layers)
+            every = 2 if every is None else every
+            if every < 2:
+                raise ValueError(f"every={every} must be at least 2")
+            setting, pattern = f"every={every}", "S" * (every - 1) + "L"
         elif every is not None:
             raise ValueError(f"every={every} and pattern are mutually exclusive; set one of them")
-        self.letters = layer_letters(geometry.layers, "".join(pattern), last)
+        else:
+            pattern = "".join(pattern)
+            setting = f"pattern={pattern}"
+        self.letters = layer_letters(geometry.layers, pattern, last, setting)
         self.first, self.second = (
             require_attention_only(inner(geometry), "it cannot differ between layers")
             for inner in (first, second)
@@ -58,10 +64,11 @@ class Interleave(Encoding):
         return any(inner.overrides(hook) for inner in (self.first, self.second))
 
 
-def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
+def layer_letters(layers: int, pattern: str, last: str | None, setting: str) -> str:
     """Return the letter of each layer, S or L.
 
-    Raises ValueError if the pattern has other letters, or if all layers have the same one.
+    Raises ValueError if the pattern has other letters, or if all layers have the same one. The
+    message names the `setting` that the pattern is from.
     """
     if not pattern or not set(pattern + (last or "")) <= {"S", "L"}:
         raise ValueError(
@@ -72,18 +79,7 @@ def layer_letters(layers: int, pattern: str, last: str | None = None) -> str:
         letters = letters[:-1] + last
     if len(set(letters)) == 1:
         raise ValueError(
-            f"pattern={pattern} with last={last} and layers={layers} leaves one of the two"
-            f" encodings without a layer; change the pattern or last, or use more layers"
+            f"{setting} with last={last} and layers={layers} leaves one of the two encodings"
+            f" without a layer; change one of them"
         )
     return letters
-
-
-def _pattern_from_every(every: int, layers: int) -> str:
-    """Return `every` - 1 letters S and one L; raises ValueError unless both letters get a layer."""
-    if not 2 <= every <= layers:
-        remedy = f"choose 2 to {layers}, or use more layers" if layers >= 2 else "use more layers"
-        raise ValueError(
-            f"every={every} with layers={layers} leaves one of the two encodings without a layer;"
-            f" {remedy}"
-        )
-    return "S" * (every - 1) + "L"

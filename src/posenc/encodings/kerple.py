@@ -5,7 +5,7 @@
 
 r1 and r2 [H] are shared by all layers. They are initialized and clamped as in the authors'
 repository (chijames/KERPLE, `ParallelKerpleLog` and `ParallelKerplePower`): to at least 0.01, and
-exponents to at most 2. The bias is [H, R, K] for distances [R, K].
+the exponent of the power form to at most 2. The bias is [H, R, K] for distances [R, K].
 """
 
 import torch

@@ -29,10 +29,10 @@ class LmInfinite(Window):
         size: int | None = None,
         kept: int = 10,
     ) -> None:
-        size = geometry.train_length if size is None else size
-        super().__init__(geometry, inner=inner, size=size, kept=kept)
         if kept < 1:
             raise ValueError(f"kept={kept} must be at least 1 token; to keep none, choose window")
+        size = geometry.train_length if size is None else size
+        super().__init__(geometry, inner=inner, size=size, kept=kept)
         _require_distances_only(self.inner)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:

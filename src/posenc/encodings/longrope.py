@@ -27,8 +27,6 @@ class LongRope(Rope):
     starting point of the paper's search for factors.
     """
 
-    limitations: Mapping[str, str] = {"shift_invariant": "the first positions are not rescaled"}
-
     def __init__(
         self,
         geometry: Geometry,
@@ -49,6 +47,11 @@ class LongRope(Rope):
         if start_tokens < 0:
             raise ValueError(f"start_tokens={start_tokens} must be non-negative")
         self.sinusoids = RescaledFrequencies(spectrum, geometry, per_pair, start_tokens)
+        self.limitations: Mapping[str, str] = (
+            {"shift_invariant": "the first positions are not rescaled"}
+            if start_tokens and bool((per_pair != 1).any())
+            else {}
+        )
 
 
 class RescaledFrequencies(SinusoidalFrequencies):

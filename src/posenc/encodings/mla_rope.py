@@ -31,7 +31,7 @@ class MlaRope(PerLayer):
         trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
-        if rotary_dim is None:  # DeepSeek-V2 has 64 for a head width of 128
+        if rotary_dim is None:  # DeepSeek-V2 uses 64 for a head width of 128
             rotary_dim = 2 * ((geometry.head_width + 3) // 4)
         if rotary_dim < 2 or rotary_dim % 2:
             raise ValueError(f"rotary_dim={rotary_dim} must be even and at least 2")

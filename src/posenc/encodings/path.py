@@ -6,8 +6,8 @@
 From 2505.16381 and fla-org/flash-linear-attention (layers/path_attn.py): conv is causal, depthwise
 and 3 tokens wide; per layer, W1 is [rank, D], W2 [H d, rank], the convolution [H d, 3] and w_b
 [H, D], all N(0, 0.02^2), and b is initially 0. PaTH-FoX also adds (F_i - F_j) / sqrt(d), with sums
-F_t of ln sigma(w_g . x_l + b_g) over l <= t; the repository divides them by sqrt(d), unlike FoX
-alone. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d).
+F_t of ln sigma(w_g . x_l + b_g) over l <= t; flash-linear-attention divides them by sqrt(d) here,
+but not in FoX. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d).
 """
 
 import torch

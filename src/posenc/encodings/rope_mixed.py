@@ -3,9 +3,9 @@
     q_i -> R(p_i) q_i,  k_j -> R(p_j) k_j,   R(p) rotates pair c by the angle sum_a p_a f_ac
 
 with frequencies f [layers, axes, H, d/2] that are learned per layer and head. The pairs are divided
-evenly into as many parts as there are axes. In each part, the initial frequencies are
-base^(-2 axes c/d) times a direction, and the directions of a head's parts are the rows of a random
-rotation matrix; with one axis, the initial frequencies are RoPE's. q, k [B, H, T, d];
+evenly into as many parts as there are axes. In each part, where c counts from 0, the initial
+frequencies are base^(-2 axes c/d) times a direction. The directions of a head's parts are the rows
+of a random rotation matrix. With one axis, the initial frequencies are RoPE's. q, k [B, H, T, d];
 pos [B, T, axes], or [T], which is used on every axis.
 """
 

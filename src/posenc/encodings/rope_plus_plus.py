@@ -22,7 +22,7 @@ from posenc.encodings.spectra import Spectrum
 
 
 class RopePlusPlus(Rope):
-    """RoPE in which the queries of some heads are rotated by a further -pi/2."""
+    """RoPE in which the queries of some or all heads are rotated by a further -pi/2."""
 
     def __init__(
         self,

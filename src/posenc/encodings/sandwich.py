@@ -2,8 +2,8 @@
 
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 
-The constant w/2 makes the bias 0 at distance 0 and does not change the softmax. The constants
-follow NVIDIA NeMo's implementation; w is `bias_width`, 128 by default. The bias is [H, R, K] for
+Subtracting w/2 makes the bias 0 at distance 0 and does not change the softmax. The values of r_h
+and w (`bias_width`, 128 by default) follow NVIDIA NeMo's implementation. The bias is [H, R, K] for
 distances [R, K].
 """
 
@@ -26,18 +26,19 @@ class Sandwich(Encoding):
         pairs = torch.arange(1, bias_width // 2 + 1, dtype=torch.float64)
         self.frequencies = float(base) ** (-2 * pairs / bias_width)
         heads = torch.arange(1, geometry.heads + 1, dtype=torch.float64)
-        self.rates = geometry.heads / (8 * heads)
+        self.scales = geometry.heads / (8 * heads)
 
     def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
         total = torch.zeros_like(distance, dtype=torch.float64)
         for frequency in self.frequencies.tolist():
             total += (distance.double() * frequency).cos() - 1
-        return (self.rates.to(distance.device)[head] * total).to(distance.dtype)
+        return (self.scales.to(distance.device)[head] * total).to(distance.dtype)
 
     def bias_factors(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> Factors | None:
         if pos.ndim > 1:  # the distance between coordinates does not factorize
             return None
+        # Without w/2, which does not change the softmax.
         angles = pos.double()[:, None] * self.frequencies.to(x.device)
         sinusoids = torch.cat([angles.cos(), angles.sin()], dim=-1)  # [T, bias_width]
-        queries = self.rates.to(x.device)[:, None, None] * sinusoids
+        queries = self.scales.to(x.device)[:, None, None] * sinusoids
         return queries[None], sinusoids.expand_as(queries)[None]

@@ -3,12 +3,12 @@
     score(i, j) = (R(i) q_i) . (R(j) k_j) / sqrt(d)                              for i - j < w
                 = (R(floor(i / G) + w - w / G) q_i) . (R(floor(j / G)) k_j) / sqrt(d)   otherwise
 
-Distances below w are exact. Longer ones are about w + (i - j - w) / G, so that in sequences of up
-to about G (L - w) + w tokens no distance exceeds the training length L. The encoding can be applied
-to a trained RoPE model without fine-tuning. i and j count from the first position of the sequence.
-As in datamllab/LongLM (self_extend_patch/Llama.py), w / G is not rounded; the paper's pseudocode
-and the repository's generation code round it down. The paper uses w = 1024 and G = 8 for L = 4096.
-For the repository's log-n scaling, wrap this in log_n. q, k [B, H, T, d]; pos [T].
+Distances below w are exact. Longer distances become about w + (i - j - w) / G, so that in sequences
+of up to about G (L - w) + w tokens no distance exceeds the training length L. The encoding can be
+applied to a trained RoPE model without fine-tuning. i and j count from the first position of the
+sequence. As in datamllab/LongLM (self_extend_patch/Llama.py), w / G is not rounded; the paper's
+pseudocode and the repository's generation code round it down. The paper uses w = 1024 and G = 8 for
+L = 4096. For the repository's log-n scaling, wrap this in log_n. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor

@@ -2,10 +2,10 @@
 
     weight(i, j) = exp(z_ij) / (exp(s_h) + sum_k exp(z_ik))
 
-where z are the scores of the inner encoding. The weights of a query sum to less than 1, so that
-a head can attend to almost nothing. In gpt-oss, s is learned per layer and head (2508.10925;
-Hugging Face's modeling_gpt_oss.py, which initializes it from N(0, 0.02^2)). With s fixed at 0, this
-is the softmax with 1 added to its denominator (Miller 2023,
+where z are the scores of the inner encoding. The weights of a query sum to less than 1, so that a
+head can attend to almost nothing. In gpt-oss, s is learned per layer and head (OpenAI 2025,
+2508.10925; Hugging Face's modeling_gpt_oss.py, which initializes it from N(0, 0.02^2)). With s
+fixed at 0, this is the softmax with 1 added to its denominator (Miller 2023,
 evanmiller.org/attention-is-off-by-one.html).
 """
 
@@ -19,7 +19,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Sinks(Wrapper):
-    """The inner encoding with a sink; logits [layers, H] are initialized to `logit`."""
+    """Adds a sink to the inner encoding; its logits [layers, H] are initialized to `logit`."""
 
     def __init__(
         self,

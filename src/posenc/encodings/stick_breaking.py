@@ -30,7 +30,7 @@ class StickBreaking(Encoding):
         own_key = key == key[keys - rows :, None]
         if not self.attend_current:
             scores = scores.masked_fill(own_key, -torch.inf)
-        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # remaining after keys j to i
+        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # what keys i to j leave, reversed
         log_rest_before = pad(log_rest, (1, -1)).flip(-1)
         weights = (logsigmoid(scores) + log_rest_before).exp()
         return weights + own_key * log_rest[..., -1:].exp()

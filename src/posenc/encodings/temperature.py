@@ -14,7 +14,7 @@ n counts all tokens up to the query, including tokens outside a window. Only q i
 of the inner encoding is scaled only if it is computed from the rotated query, as Shaw's is. With
 ssmax, tau of the first query is 0, which changes nothing unless there is a sink, because this query
 has only one key. Llama 4 and Inkling scale the queries of some layers only; to do so, wrap only one
-of the two encodings of Interleave. q, k [B, H, T, d], in token order.
+of the two encodings of Interleave. Shapes: q, k [B, H, T, d], in token order.
 """
 
 import math
@@ -60,10 +60,10 @@ class Temperature(Wrapper):
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)
         tokens = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=torch.float64)
-        factors = self.factors(tokens)
+        factors = self.temperature(tokens)
         return (q * factors[..., None]).to(q.dtype), k
 
-    def factors(self, n: Tensor) -> Tensor:
+    def temperature(self, n: Tensor) -> Tensor:
         """Return tau, [T] or, if learnable, [H, T], for token counts n [T] in float64."""
         s: Tensor | float = self.scale
         if self.scales is not None:

@@ -15,7 +15,7 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Window(Wrapper):
-    """The inner encoding within the last `size` tokens and the first `kept` tokens.
+    """Restricts attention with the inner encoding to the last `size` and the first `kept` tokens.
 
     Without kept tokens, kernels skip keys that no query of a block can see.
     """

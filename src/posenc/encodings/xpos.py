@@ -1,8 +1,8 @@
 """xPos, rotary position embedding with a decay (Sun et al. 2023, 2212.10554, eq. 9-10).
 
-q_m -> z^(m/B) R(m) q_m,  k_n -> z^(-n/B) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  B = 512, g = 0.4
+q_m -> z^(m/s) R(m) q_m,  k_n -> z^(-n/s) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  s = 512, g = 0.4
 
-for the i-th pair, so that the score decays as z_i^((m-n)/B). In the exponents, m and n are counted
+for the i-th pair, so that the score decays as z_i^((m-n)/s). In the exponents, m and n are counted
 from the middle of the sequence, as in torchscale (ceil(T/2)). This offset cancels in the score and
 keeps the scale of the keys within the range of float32 up to a maximum length; longer sequences are
 rejected. q, k [B, H, T, d]; pos [T]; z [d/2].

@@ -111,8 +111,8 @@ def load_model(
         if not weight.isfinite().all():
             raise RunError(
                 f"{checkpoint.path}: {name} contains NaN or infinite values, because"
-                f" training diverged or the file was modified; rerun the command with a lower"
-                f" learning rate"
+                f" training diverged or the file was modified; train again with a lower"
+                f" optimizer.learning_rate"
             )
     return model.to(device)
 
@@ -162,11 +162,11 @@ def _find_checkpoint(run: RunDirectory, config: DictConfig, at_tokens: int | Non
 
 def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: int) -> RunError:
     """Return the error for a run without an intact checkpoint of its last step, `total`."""
-    corrupt = len(list_checkpoints(run.checkpoints))
+    num_checkpoints = len(list_checkpoints(run.checkpoints))
     if checkpoint is not None:
         latest = f"its latest intact checkpoint is from step {checkpoint.step} of {total}"
-    elif corrupt:
-        latest = f"it has no intact checkpoint ({corrupt} corrupt)"
+    elif num_checkpoints:
+        latest = f"it has no intact checkpoint ({num_checkpoints} corrupt)"
     else:
         latest = "it has no checkpoint"
     command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"

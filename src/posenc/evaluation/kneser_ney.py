@@ -39,7 +39,7 @@ class _Order:
 
 
 class KneserNey:
-    """Models of orders 1 to `max_order` trained on windows of tokens [n, T].
+    """Models of orders 1 to `max_order` trained on windows of tokens [W, T].
 
     n-grams do not cross window boundaries.
     """
@@ -93,7 +93,7 @@ class KneserNey:
 
 
 def _count_ngrams(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
-    """Return the n-grams of all orders in windows [n, T]."""
+    """Return the n-grams of all orders in windows [W, T]."""
     orders: list[_Order] = []
     ids = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)
     for n in range(1, max_order + 1):

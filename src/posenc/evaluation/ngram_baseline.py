@@ -37,9 +37,9 @@ def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[
     The models are trained on the windows of the first `num_steps` steps, each counted once, and
     predict every token of the evaluation split from those before it in the text. A row has the sum
     of the losses in nats and the number of tokens. The rows are kept in the cache directory and
-    shared by runs with the same data, evaluation split and training windows. Orders that do not fit
-    into a window are left out. Returns no rows if `ngram_order` is null or the windows have more
-    than 64 million tokens.
+    shared by runs with the same data, evaluation split, training windows and highest order. Orders
+    that do not fit into a window are left out. Returns no rows if `ngram_order` is null or the
+    windows have more than 64 million tokens.
     """
     if config.ngram_order is None:
         return []

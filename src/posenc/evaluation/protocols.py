@@ -93,7 +93,7 @@ NONOVERLAPPING_PROTOCOLS = tuple(
 
 
 def check_protocols(config: DictConfig) -> None:
-    """Raise ConfigError if `evaluation.protocols` or one of their parameters is invalid.
+    """Raise ConfigError if `evaluation.protocols` or a parameter of one of them is invalid.
 
     Each protocol needs its parameter, each parameter needs its protocol, and no parameter may
     exceed the shortest evaluation length.
@@ -103,12 +103,12 @@ def check_protocols(config: DictConfig) -> None:
         errors.append(f"evaluation.protocols is empty (available: {', '.join(PROTOCOLS)})")
     if unknown := sorted(set(evaluation.protocols) - set(PROTOCOLS)):
         errors.append(
-            f"evaluation.protocols: unknown: {', '.join(unknown)} (available:"
+            f"evaluation.protocols has unknown protocols: {', '.join(unknown)} (available:"
             f" {', '.join(PROTOCOLS)})"
         )
     names = list(evaluation.protocols)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        errors.append(f"evaluation.protocols: listed more than once: {', '.join(repeated)}")
+        errors.append(f"evaluation.protocols lists some more than once: {', '.join(repeated)}")
     for name, protocol in PROTOCOLS.items():
         if protocol.parameter is not None:
             errors += _parameter_errors(config, name, protocol.parameter)

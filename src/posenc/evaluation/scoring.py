@@ -64,8 +64,8 @@ def scored_batches(
             continue
         if len(indices) == 1:
             raise RunError(
-                f"out of memory with one window of {length} tokens; use shorter evaluation lengths,"
-                f" another kernel, or a device with more memory"
+                f"out of memory with one window of {length} tokens; use shorter evaluation lengths"
+                f" or a device with more memory"
             )
         too_many, batch_tokens = len(indices) * length, len(indices) // 2 * length
         log.warning(
@@ -135,9 +135,10 @@ def measure(
 ) -> Measurement | None:
     """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
-    A longer window is a batch of one. Windows are sharded across processes; each returns the full
-    result. After each batch, `on_batch` receives the number of tokens so far and the elapsed time
-    in seconds; if it returns False in any process, returns None. The model is left in eval mode.
+    A window longer than that is a batch of its own. Windows are sharded across processes; each
+    returns the full result. After each batch, `on_batch` receives the number of tokens so far and
+    the elapsed time in seconds; if it returns False in any process, returns None. The model is left
+    in eval mode.
     """
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
@@ -246,9 +247,10 @@ def save_rows(
     """
     if not np.isfinite(result.sums).all():
         raise RunError(
-            f"the loss is not finite in windows of {request.length} tokens"
-            f"{f' with evaluation/swap={request.swap}' if request.swap else ''}; rows"
-            " that are already complete are kept"
+            f"the loss is NaN or infinite in windows of {request.length} tokens"
+            f"{f' with evaluation/swap={request.swap}' if request.swap else ''}, because training"
+            " diverged or the encoding overflows at this length; rows that are already complete are"
+            " kept, so you can rerun the command without this length"
         )
     rows = [evaluation_row(key, result, request.windows, data.name) for key in request.keys]
     if rank() > 0:

@@ -103,7 +103,7 @@ def _check_replaceable(node: DictConfig, spectrum: DictConfig, name: str) -> Non
         )
     if spectrum._target_ != SCALABLE_SPECTRUM:
         raise ConfigError(
-            f"{name}: only the geometric spectrum can be scaled, but this {_target_name(node)} has"
+            f"{name}: only the geometric spectrum can be scaled, but this {_target_name(node)} uses"
             f" {spectrum._target_.rpartition('.')[2]}; use a run with"
             f" encoding/spectrum=geometric"
         )

@@ -48,7 +48,8 @@ class Windows(Protocol):
     def digest(self, indices: NDArray[np.int64]) -> str:
         """Return a hash (16 hexadecimal digits) of the scored targets.
 
-        It depends neither on the order of the windows nor on how the targets are divided into them.
+        It does not depend on the order of the windows or, for text, on how the targets are divided
+        into them. For a task, it is the hash of whole sequences and their masks.
         """
         ...
 

@@ -37,7 +37,7 @@ def formula_figure(
 ) -> Figure | None:
     """Return a line chart, or None if there are no subplots.
 
-    `axes` are the titles of the x axis, which is logarithmic, and of the y axis. With `log_y`, the
+    `axes` are the titles of the x axis and the y axis. The x axis is logarithmic. With `log_y`, the
     y axis is also logarithmic if its values span a wide range (see `Chart`).
     """
     if not subplots:

@@ -50,7 +50,7 @@ def freeze_code(folder: Path) -> Path:
 
 
 def _is_copy(folder: Path, digest: str) -> bool:
-    """Whether a folder has the files of the package with this digest, and nothing else.
+    """Return whether a folder has the files of the package with this digest, and nothing else.
 
     Symbolic links are rejected, because a link to a folder can shadow a module of the same name.
     """

@@ -159,10 +159,13 @@ def _resolve_settings(
 ) -> ResolvedSettings:
     """Return the resolved settings of a run that is starting or resuming, and write its status.
 
-    A resumed run reselects its kernel and whether to compile, but keeps all other settings. A
-    run that was trained on a GPU may be evaluated without one.
+    A resumed run reselects its kernel and whether to compile, but keeps all other settings. A run
+    that was started on a CPU stays there; one that was trained on a GPU may be evaluated without
+    one.
     """
-    device, dtype = select_device(config), attention_dtype(config.precision)
+    saved = progress.status.resolved if list_checkpoints(run.checkpoints) else {}
+    device = torch.device("cpu") if saved.get("device") == "cpu" else select_device(config)
+    dtype = attention_dtype(config.precision)
     num_steps = training_steps(config).total
     compiled = choose_compile(config.compile, device, config.precision, num_steps)
     resolved = ResolvedSettings(
@@ -176,8 +179,8 @@ def _resolve_settings(
         micro_batch_tokens=config.micro_batch_tokens,
         parameters=config.planned.parameters,
     )
-    if progress.status.resolved and list_checkpoints(run.checkpoints):
-        current, saved = resolved, progress.status.resolved
+    if saved:
+        current = resolved
         resolved = replace(current, **{key: saved[key] for key in asdict(current) if key in saved})
         for name in ("code", "processor", "kernel", "compile"):
             before, now = getattr(resolved, name), getattr(current, name)
@@ -187,7 +190,7 @@ def _resolve_settings(
     used = resolved
     if resolved.device == "cuda" and not torch.cuda.is_available():
         _require_trained(run, num_steps)
-        used, saved = replace(resolved, device=device.type), progress.status.resolved
+        used = replace(resolved, device=device.type)
         resolved = replace(resolved, **{name: saved[name] for name in RESELECTED if name in saved})
         log.warning("trained on a GPU, evaluating on a CPU")
     torch.set_num_threads(used.threads)
@@ -203,8 +206,9 @@ def _require_trained(run: RunDirectory, num_steps: int) -> None:
     checkpoint = resumable_checkpoint(run)
     if checkpoint is None or checkpoint.step < run.trained_steps(num_steps):
         raise ConfigError(
-            f"{run.name} was started on a GPU, but this machine has none; resume it on a machine"
-            f" with a GPU (retry=true), or delete {run.path} to train it here"
+            f"{run.name} was started on a GPU, but this machine has none; rerun the"
+            f" command with retry=true on a machine with a GPU, or delete {run.path} to train it"
+            f" here"
         )
 
 

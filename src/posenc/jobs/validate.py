@@ -8,6 +8,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.check import verify_encoding
+from posenc.check.hook_values import describe_value
 from posenc.config.component_types import is_user_code
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError, first_line, plural
@@ -101,10 +102,12 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     except Exception as error:  # a user-defined model may raise anything
         raise user_code_error(error, definition) from error
     for call, (output, shape) in shapes.items():
-        if output.shape != torch.Size(shape):
+        is_tensor = isinstance(output, torch.Tensor)
+        if not is_tensor or output.shape != torch.Size(shape):
+            returned = f"the shape {list(output.shape)}" if is_tensor else describe_value(output)
             raise ConfigError(
-                f"{definition_location(definition)}: {definition.__name__}: {call} returned the"
-                f" shape {list(output.shape)}, expected {list(shape)} for {len(tokens)} windows"
+                f"{definition_location(definition)}: {definition.__name__}: {call} returned"
+                f" {returned}, expected a tensor of shape {list(shape)} for {len(tokens)} windows"
                 f" with one scored token each"
             )
 
@@ -187,7 +190,10 @@ def validate_data(config: DictConfig, data: Dataset) -> None:
 
 
 def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
-    """Raise ConfigError if the evaluation split is too short or does not support a protocol."""
+    """Raise ConfigError if the evaluation split is missing or too short.
+
+    Also raises it if the data does not support a protocol.
+    """
     split, lengths = config.evaluation.split, evaluation_lengths(config)
     for length in lengths:
         data.check_length(split, length)

@@ -37,7 +37,7 @@ ALLOCATING_FUNCTIONS = {
 
 
 def check_kernel(config: DictConfig, encoding: Encoding, device: torch.device) -> None:
-    """Check a kernel that is requested by name at L and at the longest evaluation length.
+    """Check that a kernel requested by name supports L and the longest evaluation length.
 
     Raises UnsupportedKernelError if it does not support the encoding. `auto` always finds
     one that does.
@@ -156,14 +156,16 @@ class _MemoryLimit(TorchFunctionMode):
 
 
 def _check_initialized(module: nn.Module) -> None:
-    """Raise ConfigError for a lazy module, and unless `super().__init__` has been called."""
-    without_geometry = isinstance(module, Encoding) and not hasattr(module, "geometry")
-    if "_modules" not in vars(module) or without_geometry:
+    """Raise ConfigError for a lazy parameter, or if `super().__init__` has not been called."""
+    is_encoding = isinstance(module, Encoding)
+    if "_modules" not in vars(module) or (is_encoding and not hasattr(module, "geometry")):
         definition = type(module)
+        call, example = "super().__init__()", ""
+        if is_encoding:
+            call, example = "super().__init__(geometry)", " in def __init__(self, geometry, *, ...)"
         raise ConfigError(
             f"{definition_location(definition.__init__)}: {definition.__name__}.__init__ does not"
-            f" call super().__init__(geometry); call it first in"
-            f" def __init__(self, geometry, *, ...)"
+            f" call {call}; call it first{example}"
         )
     for name, parameter in module.named_parameters(recurse=False):
         if is_lazy(parameter):

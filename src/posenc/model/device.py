@@ -84,8 +84,8 @@ def _precision_restorer() -> Callable[[], None]:
 
 
 def _flushes_denormals() -> bool:
-    smallest = torch.tensor(2.0**-127, dtype=torch.float32, device="cpu")
-    return (smallest * 1.0).item() == 0
+    subnormal = torch.tensor(2.0**-127, dtype=torch.float32, device="cpu")
+    return (subnormal * 1.0).item() == 0
 
 
 def check_accelerator(config: DictConfig) -> None:

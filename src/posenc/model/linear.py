@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 """oneDNN's linear map, a private operator; None if PyTorch lacks it."""
-ONEDNN = (
+ONEDNN_AVAILABLE = (
     ONEDNN_LINEAR is not None
     and torch.backends.mkldnn.is_available()
     and torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -27,7 +27,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x [..., D] @ weight.T + bias for weight [E, D] and bias [E]."""
     is_float32 = x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     # oneDNN does not support empty inputs.
-    use_onednn = ONEDNN and is_float32 and x.device.type == "cpu" and x.numel()
+    use_onednn = ONEDNN_AVAILABLE and is_float32 and x.device.type == "cpu" and x.numel()
     if not use_onednn:
         return nn.functional.linear(x, weight, bias)
     return OneDnnLinear.apply(x, weight, bias)

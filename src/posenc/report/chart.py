@@ -123,7 +123,7 @@ class Chart:
         return token_ticks(low, high, subplot.tick_unit)
 
     def defaults_to_log_y(self, subplot: Subplot) -> bool:
-        """Whether the subplot's y axis is logarithmic by default."""
+        """Return whether the subplot's y axis is logarithmic by default."""
         low, high = self.y_extremes(subplot)
         return self.log_y and high / low > LOG_Y_RATIO
 

@@ -71,8 +71,8 @@ def _clause(item: Any, shared: Mapping[str, Any], name: str) -> Clause:
     if missing := sorted(CLAUSE_KEYS - item.keys()):
         raise ConfigError(f"{name}: missing {', '.join(missing)}; give left, is and right")
     where = {
-        **require_mapping(shared.get("where"), name),
-        **require_mapping(item.get("where"), name),
+        **require_mapping(shared.get("where"), f"{name}.where"),
+        **require_mapping(item.get("where"), f"{name}.where"),
     }
     lengths = _train_lengths(where.pop("train_length", None), f"{name}.where.train_length")
     comparison = item["is"]

@@ -79,8 +79,8 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
         subject = "The values" if parts else "the values"
         at = " and ".join(map(str, incomparable))
         sentences.append(
-            f"{subject} at {at} tokens cannot be compared, because they were scored on different"
-            " tokens."
+            f"{subject} at {at} tokens cannot be compared, because different numbers of tokens were"
+            " scored."
         )
     return " ".join(sentences)
 
@@ -171,7 +171,7 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
         if worse := worse_than_trigram(curves):
             lines.append(
                 f"L = {curves.train_length}: {', '.join(worse)} had a higher perplexity than a"
-                " 3-gram model trained on the same tokens"
+                " trigram model trained on the same tokens"
                 f" ({format_number(exp(curves.ngrams[3]))}): a comparison of models that hardly use"
                 " their context says little about encodings. Train on more tokens."
             )
@@ -196,8 +196,8 @@ def _coverage_note(experiment: Experiment) -> list[str]:
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"
-        " the same length, but not one length with another; S and the fraction explained by early"
-        " tokens compare lengths and are not reliable here."
+        " the same length, but not one length with another; the columns S and early tokens compare"
+        " lengths and are not reliable here."
     ]
 
 

@@ -75,7 +75,7 @@ class Run:
         return f"{self.status.state}: {error}" if error else self.status.state
 
     def matches(self, selector: Mapping[str, Any]) -> bool:
-        """Whether the configuration has all values in `selector`.
+        """Return whether the configuration has all values in `selector`.
 
         `tokens` may also be a number of training tokens at which the run was or will be evaluated.
         """
@@ -189,7 +189,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     return Experiment(
         name=folder.resolve().name,
         folder=_with_short_paths(str(folder)),
-        command=_with_short_paths(plan.get("command") or ""),
+        command=(plan.get("command") or "").replace(f"{Path.cwd()}/", ""),
         runs=runs,
         not_started=[name for name in order if name not in present],
         corrupt=corrupt,

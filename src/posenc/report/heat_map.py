@@ -1,8 +1,8 @@
 """Heat maps: colored matrices of values, in one panel or several side by side.
 
-A panel with more than MAX_CELLS cells is drawn as a single image, without tooltips. If all panels
-together have more than MAX_FIGURE_CELLS cells, every panel with evenly spaced rows and columns and
-no missing values is also drawn as an image.
+A panel with evenly spaced rows and columns and no missing values is drawn as a single image,
+without tooltips, if it has more than MAX_CELLS cells, or all panels together have more than
+MAX_FIGURE_CELLS.
 """
 
 import io
@@ -124,10 +124,10 @@ def _panel(heat_map: HeatMap, index: int) -> Panel:
 
 
 def _is_image(heat_map: HeatMap, panel: HeatPanel) -> bool:
-    if panel.values.size > MAX_CELLS:
-        return True
-    is_regular = not (_has_named_rows(panel) or panel.edges or np.isnan(panel.values).any())
-    return is_regular and sum(other.values.size for other in heat_map.panels) > MAX_FIGURE_CELLS
+    if _has_named_rows(panel) or panel.edges or np.isnan(panel.values).any():
+        return False
+    total = sum(other.values.size for other in heat_map.panels)
+    return panel.values.size > MAX_CELLS or total > MAX_FIGURE_CELLS
 
 
 def _has_named_rows(panel: HeatPanel) -> bool:

@@ -47,7 +47,7 @@ def combine(outcomes: Iterable[Outcome]) -> Outcome:
 def compare(comparison: str, low: float, high: float, margin: float) -> Outcome:
     """Return the outcome of a comparison, given the interval [low, high] of left - right.
 
-    `margin` must not be negative. The outcome is undecided if the interval includes the bound:
+    `margin` must not be negative. The outcome is undecided if the bound lies inside the interval:
     -margin for "below" and "at_least", margin for "above" and "at_most", either one for "equal".
     """
     below, not_below = high < -margin, low >= -margin

@@ -165,14 +165,14 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         raise NoVerdictError(
             "not measured",
             f"{run.name} has no row for {ngram.name} in ngrams.json (orders: {orders});"
-            " train the run again under another name with a larger ngram_order",
+            " rerun its command with a larger ngram_order (at most L + 1)",
         )
     same_text = [r for r in rows if _differing_key(r, row, CORPUS_KEYS) is None]
     if not same_text:
         key = _differing_key(rows[0], row, CORPUS_KEYS) or "data"
         raise NoVerdictError(
             "not comparable",
-            f"{ngram.name} was scored on different text from {run.name}"
+            f"{ngram.name} and {run.name} were scored on different text"
             f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])

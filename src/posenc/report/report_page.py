@@ -1,5 +1,6 @@
 """The HTML report of an experiment."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 
 from posenc.report.experimental_setup import data_fingerprints, posenc_versions
@@ -18,7 +19,7 @@ from posenc.report.page import (
 from posenc.report.report_results import Results
 from posenc.report.runs_table import runs_table
 from posenc.report.verdicts import summary, verdict_tables
-from posenc.runs.plan_file import quoted_command
+from posenc.runs.plan_file import join_command, quoted_command
 
 QUESTION = (
     "How does the positional encoding affect a Transformer language model, at its training length"
@@ -123,7 +124,10 @@ def _reproduction(results: Results) -> list[Block]:
         " determine its training; its config.yaml lists them. The same hash means the same run on"
         " every machine."
     )
-    commands = Commands([command, f"posenc report name={experiment.name}"])
+    words = shlex.split(command)
+    folders = [word for word in words if word.startswith("outputs_dir=")]
+    report_words = ["posenc", "report", f"name={experiment.name}", *folders]
+    commands = Commands([join_command(words), join_command(report_words)])
     return [Paragraph(COMMANDS_TEXT), commands, Paragraph(provenance)]
 
 

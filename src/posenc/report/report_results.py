@@ -94,7 +94,7 @@ def read_results(folder: Path, select: SelectRuns | None = None) -> Results:
 def _figures(
     experiment: Experiment, losses: Sequence[CurveSet], accuracies: Sequence[CurveSet]
 ) -> list[Figure]:
-    """Return all figures; some kinds are drawn for encodings and then for swaps."""
+    """Return all figures; curves are drawn once for the encodings and once for the swaps."""
     positions = position_curves(experiment)
     sets = [*losses, *accuracies, *positions]
     encodings = {
@@ -141,8 +141,8 @@ def finding(
 
     `losses` are those of the main evaluation, `accuracies` those of all tasks. Premises that do
     not hold and encodings that are worse than a trigram model come before the claims. Encodings are
-    compared at the training length and at the longest evaluation length; they come before the
-    claims only if no claim has enough seeds.
+    compared at the training length and at the longest evaluation length; this comparison comes
+    before the claims only if no claim has enough seeds.
     """
     claims, best = verdicts.claims, [*_best_sentences(losses, accuracies)]
     if claims and all(verdict.outcome == "too few seeds" for verdict in claims):
@@ -172,7 +172,7 @@ def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
         if outcome != "holds"
     ]
     if unmet:
-        count = f"{len(unmet)} of {len(outcomes)} premises not met"
+        count = f"{len(unmet)} of {len(outcomes)} premises are not met"
         count = "The premise is not met" if len(outcomes) == 1 else count
         if len({outcome for outcome, _ in unmet}) == 1:
             yield f"{count} ({unmet[0][0]}): {'; '.join(text for _, text in unmet)}."

@@ -199,5 +199,5 @@ def _blocks(point: Point, seeds: Sequence[int]) -> list[BlockSums]:
 
 
 def _same_tokens(blocks: Sequence[BlockSums]) -> bool:
-    """Whether all measurements scored the same number of targets in every block."""
+    """Return whether all measurements scored the same number of targets in every block."""
     return all(np.array_equal(blocks[0].counts, other.counts) for other in blocks[1:])

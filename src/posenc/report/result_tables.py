@@ -37,9 +37,9 @@ SEEDS_NOTE = (
 )
 TEXT_NOTE = (
     "A different evaluation text of the same kind and size would shift all values of a column"
-    f" together: their {CONFIDENCE:.0%} intervals over {{covers}} extend from {{low:+.1%}} to"
-    f" {{high:+.1%}} relative to the value ({DESCRIPTION}). This shift cancels in the difference"
-    " between two values of a column."
+    f" together: their {CONFIDENCE:.0%} intervals over {{covers}} extend at most from"
+    f" {{low:+.1%}} to {{high:+.1%}} relative to the value ({DESCRIPTION}). This shift cancels in"
+    " the difference between two values of a column."
 )
 EARLY_NOTE = (
     "S: slope of the least-squares fit loss = a + S / T over all lengths T from L on, in nats per"
@@ -48,7 +48,7 @@ EARLY_NOTE = (
 )
 FIXED_NOTE = (
     "Rows with fixed targets score the same tokens at every length, so only the context changes."
-    " Their best values are found separately."
+    " The best of them are marked separately."
 )
 NGRAM_NOTE = (
     "n-gram models: interpolated Kneser-Ney models trained on the same tokens as the runs. They"
@@ -74,7 +74,7 @@ def result_tables(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> list[
     return [_table(*sets[i], fixed_targets.get(i, [])) for i in table_indices]
 
 
-def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
+def matching_published_curves(curves: CurveSet) -> dict[str, PublishedCurve]:
     """Return the published curves with a perplexity at any of the set's lengths, by label."""
     if curves.quantity is not PERPLEXITY:
         return {}
@@ -82,20 +82,20 @@ def shown_published(curves: CurveSet) -> dict[str, PublishedCurve]:
     return {label: curve for label, curve in published if lengths & curve.values.keys()}
 
 
-def length_ratio(curve: Curve, curves: CurveSet) -> str:
-    """Return the value at the longest length divided by that at the training length."""
+def format_length_ratio(curve: Curve, curves: CurveSet) -> str:
+    """Return the ratio of the value at the longest length to that at the training length."""
     ratio = curves.length_ratio(curve, curves.x_values[-1])
     return MISSING if ratio is None else format_number(ratio)
 
 
-def published_ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
-    """Return the published value at the longest length divided by that at the training length."""
+def format_published_ratio(values: Mapping[Any, float], curves: CurveSet) -> str:
+    """Return the ratio of the published values at these lengths."""
     longest, reference = values.get(curves.x_values[-1]), values.get(curves.train_length)
     return format_number(longest / reference) if reference and longest is not None else MISSING
 
 
 def _can_join(curves: CurveSet, other: CurveSet) -> bool:
-    """Whether fixed targets can be shown in the table of another curve set."""
+    """Return whether fixed targets can be shown in the table of another curve set."""
     a, b = curves.evaluation_key, other.evaluation_key
     return (
         (a.protocol, b.protocol) == (FIXED_TARGET, "nonoverlapping")
@@ -113,7 +113,7 @@ def _table(
     quantity, lengths = curves.quantity, curves.x_values
     relative = describe_lengths(curves.x_values, curves.train_length)
     has_early_tokens = any(row.early_tokens for row in rows)
-    published = shown_published(curves)
+    published = matching_published_curves(curves)
     grid: list[list[Cell | str]] = []
     for row in rows:
         label = row.curve.label
@@ -122,13 +122,16 @@ def _table(
         names = [label, *(f"{label}, fixed targets" for _ in fixed)]
         for name, shown in zip(names, [row, *fixed], strict=True):
             cells = [_cell(shown.values.get(x), quantity) for x in lengths]
-            ratio = Cell(length_ratio(shown.curve, curves))
+            ratio = Cell(format_length_ratio(shown.curve, curves))
             last = [ratio, *(_early_cells(shown) if has_early_tokens else ())]
             grid.append([name, shown.curve.seeds, *cells, *last])
         if label in published:
             numbers = published[label].values
             texts = [format_number(numbers[x]) if x in numbers else None for x in lengths]
-            ends = [published_ratio(numbers, curves), *((None, None) if has_early_tokens else ())]
+            ends = [
+                format_published_ratio(numbers, curves),
+                *((None, None) if has_early_tokens else ()),
+            ]
             texts = [f"{label}, published", None, *texts, *ends]
             grid.append([Cell(text, style="dim") for text in texts])
     grid += _ngram_rows(curves, 3 if has_early_tokens else 1)

@@ -32,8 +32,8 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     A setting is part of the labels if two runs with the same training length and the same choices
     in the setting's config group differ in it, or only one of them has it. Runs that would
     otherwise have the same label and training length, although they differ in more than the seed,
-    get their hash in the label. `posenc plan` passes configurations without a hash and without the
-    fingerprint of their data.
+    get their hash in the label. Configurations that have not been planned, as in `posenc plan`,
+    have neither a hash nor a data fingerprint, so their labels may stay ambiguous.
     """
     settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)

@@ -11,7 +11,7 @@ from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
-from posenc.runs.plan_file import quoted_command
+from posenc.runs.plan_file import join_command, quoted_command
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         names = ", ".join(run.name for run in runs)
         raise NoVerdictError(
             "not comparable",
-            f"{value}: several runs have the same seed ({names}); add a setting to the claim that"
-            " tells them apart",
+            f"{value}: several runs have the same seed ({names}); in the claim, add a setting that"
+            " distinguishes them",
         )
     if len(labels := sorted({run.label for run in runs})) > 1:
         raise NoVerdictError(
@@ -87,12 +87,11 @@ def read_sample(
     if the number is over all lengths and an evaluation budget ran out at one of them.
     """
     quantity = value.quantity
-    if not run.rows or (quantity.source == "timing" and not run.timing):
-        raise NoVerdictError(
-            "not measured",
-            f"{run.name} has not been evaluated or has no timing.jsonl; run"
-            f" `{train_command(experiment.command, {})}`",
-        )
+    if not run.rows:
+        command = train_command(experiment.command, {})
+        raise NoVerdictError("not measured", f"{run.name} has not been evaluated; run `{command}`")
+    if quantity.source == "timing" and not run.timing:
+        raise NoVerdictError("not measured", f"{run.name} has no timing.jsonl")
     if quantity.source == "timing":
         return Sample(run, quantity.read(run.timing), None, None)
     rows = _matching_rows(value, run, length, experiment)
@@ -150,7 +149,7 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
     settings = {key: to_override_value(value, key) for key, value in overrides.items()}
     if "seed" in overrides:
         settings["seed"] = ",".join(map(str, overrides["seed"]))
-    return shlex.join([*kept, *(f"{key}={value}" for key, value in settings.items())])
+    return join_command([*kept, *(f"{key}={value}" for key, value in settings.items())])
 
 
 def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_LOG = 230.0
-"""The upper bound on logarithms in `exp` and `expm1`; `exp` also bounds them by -MAX_LOG."""
+"""The largest logarithm that `exp` and `expm1` use; the smallest that `exp` uses is -MAX_LOG."""
 OVERFLOW = 1e99
 """Perplexities above this are from diverged models and may be clamped; see `MAX_LOG`."""
 
@@ -21,7 +21,7 @@ def expm1(number: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Format a number with two decimals; from 1,000 on, without decimals or in powers of ten."""
+    """Format a number with two decimals, without decimals from 1,000, as 1.00e+06 from 10^6."""
     if value >= OVERFLOW:
         return f"> {OVERFLOW:.0e}"
     if value < 1000:
@@ -72,9 +72,9 @@ class Scale:
         """Convert a margin in a claim to the comparison scale."""
         return math.log1p(margin) if self.is_relative else margin
 
-    def multiply(self, number: float, times: float) -> float:
-        """Return a number on the comparison scale multiplied by `times`.
+    def multiply(self, number: float, factor: float) -> float:
+        """Return a number on the comparison scale multiplied by `factor`.
 
-        For a ratio, `times` multiplies the ratio itself; for a relative change, the log ratio.
+        For a ratio, `factor` multiplies the ratio itself; for a relative change, the log ratio.
         """
-        return number + math.log(times) if self.kind == "ratio" else number * times
+        return number + math.log(factor) if self.kind == "ratio" else number * factor

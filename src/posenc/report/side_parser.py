@@ -65,7 +65,7 @@ def parse_left(item: Any, where: Mapping[str, Any], name: str) -> Side:
     if left.values[0].train_length.text != "L" or times != 1:
         raise ConfigError(
             f"{name}: train_length and times are not allowed on the left side; set train_length"
-            " under `where`; set times on the right side"
+            " under `where`, and times on the right side"
         )
     return left
 
@@ -186,7 +186,12 @@ def _trend(
         sides = tuple(_change(options, value, s, name) for value, s in pairs)
     if key == "length":
         return Trend(key, sides)
-    if key not in values[0].selector or not matches_type(points, list[float]) or min(points) <= 0:
+    if key not in values[0].selector:
+        raise ConfigError(
+            f"{name}.trend: {key} is neither length nor a setting of the runs, such as tokens;"
+            f" choose one of these"
+        )
+    if not matches_type(points, list[float]) or min(points) <= 0:
         raise ConfigError(
             f"{name}.trend: {key}={points!r} must be positive values of a numeric parameter of the"
             " runs, because the slope is with respect to their logarithm"

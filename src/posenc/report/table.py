@@ -163,7 +163,7 @@ class Table:
             yield Text(note, "dim")
 
     def fits(self, console: Console) -> bool:
-        """Whether the table is printed in one piece."""
+        """Return whether the table is printed in one piece."""
         return len(self._pieces(console, console.options)) == 1
 
     def _pieces(self, console: Console, options: ConsoleOptions) -> list[RichTable]:
@@ -215,7 +215,7 @@ class Table:
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
     """Return rows of values as CSV; None becomes MISSING.
 
-    Spreadsheets run text that starts like a formula; an apostrophe in front of it prevents that.
+    Spreadsheets evaluate text that looks like a formula; a leading apostrophe prevents that.
     """
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")

@@ -35,9 +35,9 @@ BEST_SWAP_NOTE = (
     " lengths, use --full."
 )
 NOTE = (
-    "*: best in its column, or not statistically distinguishable from it. For reasons, descriptions"
-    " of labels, other tables and limitations, use --full or open the page below, which also shows"
-    " intervals."
+    "*: best in its column, or not statistically distinguishable from the best. For reasons,"
+    " descriptions of labels, other tables and limitations, use --full or open the page below,"
+    " which also shows intervals."
 )
 
 

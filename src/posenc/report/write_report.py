@@ -16,7 +16,11 @@ from posenc.report.page import write_page
 from posenc.report.report_page import report_page
 from posenc.report.report_results import read_results
 from posenc.report.result_rows import ResultRow, TableValue
-from posenc.report.result_tables import length_ratio, published_ratio, shown_published
+from posenc.report.result_tables import (
+    format_length_ratio,
+    format_published_ratio,
+    matching_published_curves,
+)
 from posenc.report.runs_table import blocks_csv, ngrams_csv, runs_csv
 from posenc.report.table import Table, escape_markdown, records_csv
 from posenc.report.terminal_report import print_report
@@ -89,7 +93,7 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
     has_early_tokens = any(row.early_tokens for _, rows in sets for row in rows)
     records = []
     for curves, rows in sets:
-        published, quantity = shown_published(curves), curves.quantity
+        published, quantity = matching_published_curves(curves), curves.quantity
         for row in rows:
             label, points = row.curve.label, row.values.items()
             numbers = {x: quantity.from_mean(value.point.mean) for x, value in points}
@@ -97,12 +101,12 @@ def tables_csv(sets: Sequence[tuple[CurveSet, Sequence[ResultRow]]]) -> str:
             for x in lengths:
                 text = quantity.format(numbers[x]) if x in numbers else None
                 record |= {f"{x:.0f}": text, **_intervals(x, row.values.get(x), quantity)}
-            record["longest_over_train_length"] = length_ratio(row.curve, curves)
+            record["longest_over_train_length"] = format_length_ratio(row.curve, curves)
             records.append(record | (_early_columns(row) if has_early_tokens else {}))
             if label in published:
                 values = published[label].values
                 texts = {f"{x:.0f}": quantity.format(values[x]) for x in lengths if x in values}
-                ratio = published_ratio(values, curves)
+                ratio = format_published_ratio(values, curves)
                 fields = {
                     curves.label_heading: f"{label}, published",
                     "longest_over_train_length": ratio,

@@ -38,5 +38,5 @@ def require_number(value: Any, low: float, high: float, name: str) -> float:
 def require_tokens(value: Any, name: str) -> int:
     """Return `value`; raises ConfigError unless it is a positive integer."""
     if not matches_type(value, int) or value < 1:
-        raise ConfigError(f"{name}: {value!r} must be a number of tokens (an integer from 1 on)")
+        raise ConfigError(f"{name}: {value!r} must be a number of tokens (a positive integer)")
     return value

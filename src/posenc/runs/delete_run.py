@@ -58,20 +58,20 @@ def remove_run(run: RunDirectory) -> None:
             holder = describe_holder(run.lock_file)
             raise RunError(f"{run.name} is being run by {holder} and was not deleted")
         folder, name = path.parent, path.name
-        in_plan = False
+        still_in_plan = False
         try:
             _remove_from_plan(folder, name)
         except OSError as error:
             if not is_disk_full(error):  # if it is full, update the plan after the deletion
                 raise
-            in_plan = True
+            still_in_plan = True
         path.rename(Path(mkdtemp(prefix=DELETED_PREFIX, dir=folder)) / name)
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
         with suppress(FileNotFoundError):  # another process may be deleting it
             _delete(deleted)
-    if in_plan:
+    if still_in_plan:
         _remove_from_plan(folder, name)
     _remove_emptied_folder(folder)
 

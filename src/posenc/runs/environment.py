@@ -109,7 +109,7 @@ def job_process() -> Iterator[None]:
 
 
 def in_process_group() -> bool:
-    """Whether this process is a job that was started as a rank of a process group."""
+    """Return whether this process is a job that was started as a rank of a process group."""
     return _is_job and "RANK" in os.environ
 
 

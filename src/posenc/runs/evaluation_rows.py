@@ -55,7 +55,7 @@ def variant_key(row: Row) -> tuple[Any, ...]:
 
 
 def budget_ran_out(row: Mapping[str, Any]) -> bool:
-    """Whether a budget ended the measurement before every target was scored."""
+    """Return whether a budget ended the measurement before every target was scored."""
     return row["count"] != row.get("full_count", row["count"])
 
 
@@ -209,7 +209,7 @@ def _digest(rows: Iterable[Row]) -> str:
 
 
 def _is_inconsistent(row: Row, key: str) -> bool:
-    """Whether a row's metric `key` differs from its `sum` divided by the denominator.
+    """Return whether a row's metric `key` differs from its `sum` divided by the denominator.
 
     Metrics that are missing or null are not checked.
     """

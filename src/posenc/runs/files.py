@@ -28,7 +28,7 @@ READ_ONLY_MESSAGE = "the file system has become read-only; make it writable and 
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an exception means that the disk, or the user's quota on it, is full."""
+    """Return whether an exception means that the disk, or the user's quota on it, is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -261,6 +261,8 @@ def corrupt_file_error(path: Path, reason: object) -> RunError:
     """Return the error for a file of a run that cannot be used, with the reason."""
     if isinstance(reason, OSError) and reason.errno == errno.EIO:
         return RunError(f"{path} cannot be read ({reason.strerror}); check the disk")
+    if isinstance(reason, PermissionError):
+        return RunError(f"{path} cannot be read ({reason.strerror}); make it readable")
     return RunError(f"{path} is corrupt ({reason}); delete it or move it elsewhere")
 
 
@@ -287,8 +289,8 @@ def walk_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 def reject_special_files(paths: Iterable[Path | os.DirEntry[str]]) -> None:
     """Raise RunError for anything in a run or an experiment that is not a file or a folder.
 
-    The run may be from someone else. Writing to a symbolic link must not write elsewhere, and
-    opening a pipe might block forever.
+    The run may be from someone else. Writing through a symbolic link would change a file elsewhere,
+    and opening a pipe might block forever.
     """
     for path in paths:
         if path.is_symlink():

@@ -30,7 +30,7 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
 
     Gives up after `timeout` seconds; None waits indefinitely. While the lock is held, the file
     contains this process's id and host name. Raises RunError if the file system does not support
-    locks, or if `path` is not a regular file.
+    locks, if `path` is not a regular file, or if it contains anything but a holder's description.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
@@ -52,7 +52,7 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
 
 @contextmanager
 def wait_for_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on the file; calls `on_wait` first if another process holds it.
+    """Hold an exclusive lock on the file, calling `on_wait` first if another process holds it.
 
     For locks that may be held for minutes. Raises the same errors as `lock`.
     """
@@ -66,7 +66,7 @@ def wait_for_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a running process holds an exclusive lock on the file."""
+    """Return whether a running process holds an exclusive lock on the file."""
     if not path.exists():
         return False
     # A shared lock, so that two concurrent readers do not mistake each other for the owner.
@@ -110,8 +110,8 @@ def _flock(path: Path, descriptor: int, operation: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
         raise RunError(
-            f"{path}: the file system does not support file locks ({error.strerror}), without"
-            f" which two processes could write to the same run; mount it with flock, or set"
-            f" outputs_dir to a folder on another file system"
+            f"{path}: the file system does not support file locks ({error.strerror}), which keep"
+            f" two processes from writing the same files; mount it with flock, or set outputs_dir"
+            f" (for runs) or cache_dir (for data) to a folder on another file system"
         ) from None
     return True

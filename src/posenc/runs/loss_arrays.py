@@ -27,7 +27,7 @@ BY_POSITION = "by_position"
 """The protocol whose losses at each position are saved."""
 BINS_PER_OCTAVE = 4
 MAX_ARRAY_BYTES = 2**28
-"""The maximum total size of a file's arrays, which may be compressed a thousandfold."""
+"""The maximum total size of a file's arrays; a small file can expand a thousandfold."""
 ARRAY_DTYPES = {"sum": np.dtype(np.float64), "count": np.dtype(np.int64)}
 NUMPY_COMPRESSION = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -122,10 +122,11 @@ def _read_checked_arrays(
     time budget replaced each other, so the arrays may be those of a larger row that was replaced.
     """
     arrays = read_arrays(path)
-    timed = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
+    time_limited = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
     for row in largest_rows(rows):
         name, is_complete = array_name(row), budget_key(row) == (None, None)
-        if f"{name}.sum" not in arrays or (measurement_key(row) in timed and not is_complete):
+        is_limited = measurement_key(row) in time_limited
+        if f"{name}.sum" not in arrays or (is_limited and not is_complete):
             continue
         if sums_and_counts(row, arrays, name) is None:
             raise RunError(
@@ -146,7 +147,7 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
     arrays = {}
     for member in members:
         with archive.open(member) as file:
-            data = file.read(member.file_size)  # read() would decompress more than the size says
+            data = file.read(member.file_size)  # without this limit, it could be larger
         start = 10 + int.from_bytes(data[8:10], "little")
         shape, dtype = _parse_header(data[:start])
         array = np.frombuffer(data, dtype, prod(shape), offset=start)

@@ -1,5 +1,6 @@
 """`plan.json`: the runs of an experiment, its commands, premises and claims."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ PLAN_LOCK = ".plan.lock"
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
-OWN_NAMES = ("plan.json", PLAN_LOCK, COPY_LOCK, ".code", ".submitit", "wandb")
+EXPERIMENT_FILES = ("plan.json", PLAN_LOCK, COPY_LOCK, ".code", ".submitit", "wandb")
 """Files and folders in an experiment's folder, besides its runs and reports."""
 
 REPORT_FOLDERS = ("report", "report-selected")
@@ -38,7 +39,7 @@ def read_plan(folder: Path) -> dict[str, Any]:
     Raises RunError if the file is corrupt, or if `reject_special_files` rejects a file or folder of
     the experiment that is not a run.
     """
-    reject_special_files(folder / name for name in (*OWN_NAMES, *REPORT_FOLDERS))
+    reject_special_files(folder / name for name in (*EXPERIMENT_FILES, *REPORT_FOLDERS))
     file = folder / "plan.json"
     plan: dict[str, Any] = {"runs": [], "commands": {}, **read_mapping(file, PLAN_TYPES)}
     if not is_printable(plan):
@@ -83,6 +84,17 @@ def quoted_command(command: str) -> str | None:
     return shlex.join(words) if words[:1] == ["posenc"] else None
 
 
+def join_command(words: Sequence[str]) -> str:
+    """Return a command for a report, quoted for a shell; it names the home directory as $HOME."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    short = word.replace(f"{Path.home()}/", "$HOME/")
+    can_be_expanded = short != word and not re.search(r'["`\\!]', short) and short.count("$") == 1
+    return f'"{short}"' if can_be_expanded else shlex.quote(word)
+
+
 def _is_file_name(name: str) -> bool:
-    """Whether a file can have this name; file systems allow 255 bytes."""
+    """Return whether a file can have this name; file systems allow 255 bytes."""
     return Path(name).parts == (name,) and name != ".." and len(name.encode()) <= 255

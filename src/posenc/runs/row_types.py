@@ -43,7 +43,7 @@ class RowTypes:
 
 
 def _are_valid(values: Sequence[Any], types: frozenset[type], *, positive: bool) -> bool:
-    """Whether values have these exact types; a bool is not a number.
+    """Return whether values have these exact types; a bool is not a number.
 
     Integers must fit into 64 bits, as in an array, and strings must be printable: the figure
     renderer crashes on control characters. The parser has checked that floats are finite.

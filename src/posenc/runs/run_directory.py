@@ -86,9 +86,10 @@ class RunDirectory:
             )
 
     def status(self) -> Status:
-        """Read the status; a run marked as running is interrupted if no process holds its lock.
+        """Read the status.
 
-        A run that has started, but whose `config.yaml` is missing, counts as failed.
+        A run marked as running is reported as interrupted if no process holds its lock. A run that
+        has started, but whose `config.yaml` is missing, counts as failed.
         """
         status = Status.read(self.status_file)
         if status.started is not None and not self.config_file.exists():
@@ -103,7 +104,7 @@ class RunDirectory:
         return status
 
     def has_results(self) -> bool:
-        """Whether the directory has results or checkpoints, whatever its status is."""
+        """Return whether the directory has results or checkpoints, regardless of its status."""
         files = (self.metrics_file, self.evaluation_file, self.ngrams_file)
         return any(file.exists() for file in files) or any(self.checkpoints.glob("*"))
 

@@ -53,8 +53,8 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     Options that were added later have the defaults that preserve the old behavior. Raises RunError
     if the file is corrupt, was not written by planning, contains an alias or an interpolation, or
     is from a version whose settings had different names. With `verify`, also raises RunError if the
-    identity or a setting in DIGEST_FIELDS has been edited since; the hash of a run is not checked
-    if that requires importing a custom class.
+    identity or a setting in DIGEST_FIELDS has been edited since the run was planned; the hash of a
+    run is not checked if that requires importing a custom class.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))
@@ -80,7 +80,7 @@ def _check_planned(file: Path, values: dict[str, Any]) -> None:
         if isinstance(value, str) and "${" in value:
             raise RunError(
                 f"{file}: {key} must not be an interpolation, which could read environment"
-                f" variables; replace it by its value"
+                f" variables; replace it with its value"
             )
     if "frozen" in values and "planned" not in values:
         raise RunError(

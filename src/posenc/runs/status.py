@@ -23,8 +23,8 @@ class ResolvedSettings:
     digest of the package's source, `threads` the number of CPU threads, `device` is cpu or cuda,
     and `processor` the model of that CPU or GPU. `kernel` names the attention kernel of each layer
     at the training length and the reason for its choice; `compile` is whether the model is
-    compiled, and `compile_reason` why. `micro_batch_tokens` is None if batches are not split.
-    `parameters` is the model's parameter count.
+    compiled, and `compile_reason` why or why not. `micro_batch_tokens` is None if batches are not
+    split. `parameters` is the model's parameter count.
     """
 
     code: str

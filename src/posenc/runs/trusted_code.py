@@ -36,18 +36,18 @@ def record_trusted(
         write_json(record, sorted(_recorded_entries(record) | entries))
 
 
-def is_known_target(target: str) -> bool:
+def is_trusted_target(target: str) -> bool:
     """Whether the user has trained with this class or function, from the file it is now in."""
     return _is_recorded(_target_entry(target))
 
 
-def is_known_destination(destination: str) -> bool:
-    """Whether the user has trained runs that are uploaded to `destination`."""
+def is_trusted_destination(destination: str) -> bool:
+    """Return whether the user has trained runs that are uploaded to `destination`."""
     return _is_recorded(_destination_entry(destination))
 
 
-def is_known_trial(wandb_id: str) -> bool:
-    """Whether a W&B sweep has assigned this run id to a run of the user."""
+def is_trusted_trial(wandb_id: str) -> bool:
+    """Return whether a W&B sweep has assigned this run id to a run of the user."""
     return _is_recorded(_trial_entry(wandb_id))
 
 

@@ -90,6 +90,7 @@ class Launcher(Protocol):
 
         Called before runs are planned.
         """
+        return
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
         """Run all `runs` to completion, and return the final status of each run by name.

@@ -64,7 +64,7 @@ class PoolLauncher(Launcher):
         self.console = console or Console(stderr=True)
 
     def launch(self, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Status]:
-        """Run every job; see `Launcher.launch`.
+        """Run all `runs`; see `Launcher.launch`.
 
         A failed run does not stop the others. A run whose process is killed is restarted, unless it
         has been started MAX_STARTS times. If a run is locked by another process, the launcher waits

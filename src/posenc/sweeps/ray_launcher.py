@@ -27,8 +27,9 @@ CONNECT_SECONDS = 10.0
 class RayLauncher(Launcher):
     """Runs each job as a Ray task with `num_cpus` cores and, if `gpus`, one GPU per device.
 
-    `address` is the address of the cluster; None means RAY_ADDRESS, or a cluster that runs on this
-    machine, or a new one. When the launcher stops, the tasks save a checkpoint and end.
+    `address` is the address of the cluster. If it is None, Ray uses RAY_ADDRESS, else a cluster
+    that is running on this machine, else starts a new one. When the launcher stops, the tasks save
+    a checkpoint and end.
     """
 
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:

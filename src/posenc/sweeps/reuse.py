@@ -55,7 +55,7 @@ def copy_run(source: RunDirectory, run: RunDirectory) -> None:
 
 
 def _is_pending(run: RunDirectory) -> bool:
-    """Whether a run has been planned but not started."""
+    """Return whether a run has been planned but not started."""
     try:
         not_started = run.status() == Status() and not run.has_results()
         return not_started and not is_locked(run.lock_file)

@@ -49,7 +49,7 @@ class Job:
 def find_copy(job: Job, experiments: Sequence[str]) -> RunDirectory | None:
     """Return the first finished copy of the run in `experiments` that can be used, or None.
 
-    It must have a checkpoint, or a readable configuration and all requested results.
+    It must have a checkpoint or all requested results.
     """
     for copy in finished_copies(job.run, experiments):
         copied = replace(job, run=copy)
@@ -114,7 +114,7 @@ def _has_checkpoint(job: Job) -> bool:
 
 
 def _is_complete(job: Job) -> bool:
-    """Whether a run has all requested evaluation rows, and n-gram models of the requested order.
+    """Return whether a run has all requested rows, and n-gram models of the requested order.
 
     If not, a finished run without a checkpoint would have to be trained again. Logs and losses by
     block or position may be missing.
@@ -134,7 +134,7 @@ def _token_counts_without_weights(job: Job) -> list[int]:
 
 
 def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
-    """Return the requested evaluation rows that a run lacks: all of them if its file is corrupt."""
+    """Return the requested evaluation rows that are missing: all of them if the file is corrupt."""
     try:
         rows = job.run.rows()
     except RunError:  # reported by the run's own process, so that other runs continue
@@ -143,7 +143,7 @@ def _missing_row_keys(job: Job) -> list[dict[str, Any]]:
 
 
 class WrittenRun(NamedTuple):
-    """The result of `write_run`; `problem` is an error if the files could not be written.
+    """The result of `write_run`; `problem` says why the run cannot be launched.
 
     `kept_settings` are the keys in KEPT_ON_RESUME for which an unfinished run keeps its own values,
     although the new command sets others.
@@ -189,7 +189,7 @@ def write_run(job: Job, source: RunDirectory | None) -> WrittenRun:
 
 
 def _is_edited(run: RunDirectory) -> bool:
-    """Whether `config.yaml` has been edited since the run was planned."""
+    """Return whether `config.yaml` has been edited since the run was planned."""
     try:
         run.config_dict(verify=True)
     except RunError:

@@ -1,5 +1,6 @@
 """The table and the JSON output of `posenc status`, built from the run directories."""
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -35,7 +36,7 @@ def all_runs(folder: Path) -> list[RunDirectory]:
 
 
 def may_continue(run: RunDirectory) -> bool:
-    """Whether a run may still make progress: it is pending, running or interrupted."""
+    """Return whether a run may still make progress: it is pending, running or interrupted."""
     return run.status().state not in ("finished", "failed")
 
 
@@ -125,6 +126,11 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
     return [
-        f"{command} retry=true" if "failed" in states and "retry=" not in command else command
+        _with_retry(command) if "failed" in states else command
         for command, states in states_by_command.items()
     ]
+
+
+def _with_retry(command: str) -> str:
+    words = [word for word in shlex.split(command) if not word.startswith("retry=")]
+    return shlex.join([*words, "retry=true"])

@@ -84,10 +84,13 @@ class SubmititLauncher(Launcher):
                     self.display.print(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
-            if not self.local:  # Ctrl-C also reaches local jobs
+            if ids and not self.local:  # Ctrl-C also reaches local jobs
                 self.display.print(
                     f"jobs {ids} continue without this command; posenc status shows their progress"
                 )
+            if waiting:
+                runs_left = plural(len(waiting), "run")
+                self.display.print(f"not submitted: {runs_left}; rerun this command to submit them")
             raise
         return outcomes
 
@@ -126,7 +129,7 @@ def _new_jobs_folder(folder: Path) -> Path:
     parent = folder / ".submitit"
     parent.mkdir(exist_ok=True)
     new = Path(mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent))
-    new.chmod(parent.stat().st_mode)  # others may read the logs of the jobs, as those of the runs
+    new.chmod(parent.stat().st_mode)  # the logs of jobs are as readable as those of runs
     return new
 
 

@@ -61,13 +61,13 @@ def time_left(
     if not reliable:
         return None
     measured = [pace.measured_progress for pace in reliable]
-    seconds_per_work = sum(seconds for _, seconds in measured) / sum(work for work, _ in measured)
+    seconds_per_run = sum(seconds for _, seconds in measured) / sum(work for work, _ in measured)
     startup = sum(pace.startup_seconds or 0.0 for pace in reliable) / len(reliable)
-    free_at = [_active_time_left(pace, seconds_per_work, startup, now) for pace in active]
+    free_at = [_active_time_left(pace, seconds_per_run, startup, now) for pace in active]
     free_at += [0.0] * (workers - len(active))
     heapq.heapify(free_at)
     for work_done in waiting:
-        heapq.heapreplace(free_at, free_at[0] + startup + (1 - work_done) * seconds_per_work)
+        heapq.heapreplace(free_at, free_at[0] + startup + (1 - work_done) * seconds_per_run)
     return max(free_at)
 
 
@@ -77,9 +77,9 @@ def run_time_left(pace: Pace) -> float | None:
     return (1 - pace.work) * seconds / work if pace.is_reliable else None
 
 
-def _active_time_left(pace: Pace, seconds_per_work: float, startup: float, now: float) -> float:
+def _active_time_left(pace: Pace, seconds_per_run: float, startup: float, now: float) -> float:
     seconds = run_time_left(pace)
     if seconds is not None:
         return seconds
     startup_left = max(0.0, startup - (now - pace.started)) if pace.startup_seconds is None else 0.0
-    return startup_left + (1 - pace.work) * seconds_per_work
+    return startup_left + (1 - pace.work) * seconds_per_run

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_known_destination
+from posenc.runs.trusted_code import is_trusted_destination
 from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -62,13 +62,13 @@ def wandb_destination(node: DictConfig) -> str | None:
     return None
 
 
-def is_trusted_destination(node: DictConfig) -> bool:
-    """Whether a `logger` node has no W&B destination, or one that the user has trained with.
+def logs_to_trusted_destination(node: DictConfig) -> bool:
+    """Return whether a `logger` node has no W&B destination, or one that the user has trained with.
 
     A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """
     destination = wandb_destination(node)
-    return destination is None or is_known_destination(destination)
+    return destination is None or is_trusted_destination(destination)
 
 
 def reset_untrusted_destination(config: DictConfig) -> None:
@@ -77,7 +77,7 @@ def reset_untrusted_destination(config: DictConfig) -> None:
     The mode then comes from WANDB_MODE (offline if that is not set), and the entity from
     WANDB_ENTITY (the default of the account if that is not set).
     """
-    if not is_trusted_destination(config.logger):
+    if not logs_to_trusted_destination(config.logger):
         for key, _ in _wandb_nodes(config.logger):
             OmegaConf.update(config, key, {"mode": None, "entity": None})
 

@@ -45,10 +45,10 @@ MAX_DIFF_CHARACTERS = 1_000_000
 
 
 def git_state() -> dict[str, Any]:
-    """Return the commit of posenc's git checkout and whether it has uncommitted changes.
+    """Return the commit of posenc's git checkout, and whether the checkout has uncommitted changes.
 
-    Returns an empty mapping if posenc does not run from a git checkout, or if the settings of the
-    repository could make git run another program.
+    The keys are `git_commit` and `git_dirty`. Returns an empty mapping if posenc does not run from
+    a git checkout, or if the settings of the repository could make git run another program.
     """
     folder = source_folder()  # a job imports a copy, whose folder others may own
     try:
@@ -68,13 +68,13 @@ def git_diff() -> str:
     Returns an empty string if there is no repository, if its settings could make git run another
     program, or if the changes exceed MAX_DIFF_CHARACTERS.
     """
-    options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
+    options = ("--no-ext-diff", "--no-textconv", "--binary", "--ignore-submodules=all")
     try:
         _require_safe_repository(Path.cwd())
-        diff = _git(Path.cwd(), "diff", *options, "HEAD")
+        diff = _git(Path.cwd(), "diff", *options, "HEAD", strip=False)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"{diff}\n" if 0 < len(diff) <= MAX_DIFF_CHARACTERS else ""
+    return diff if len(diff) <= MAX_DIFF_CHARACTERS else ""
 
 
 def _require_safe_repository(folder: Path) -> None:
@@ -94,7 +94,7 @@ def _require_safe_repository(folder: Path) -> None:
 
 
 def _belongs_to(git_folder: Path, work_tree: Path) -> bool:
-    """Whether a git directory is that of a work tree, and not only named in its `.git` file.
+    """Return whether a git directory is that of a work tree, and not only named in its `.git` file.
 
     The git directory of a linked work tree or a submodule is elsewhere, but records the path of the
     work tree.
@@ -111,7 +111,7 @@ def _belongs_to(git_folder: Path, work_tree: Path) -> bool:
     return (git_folder / owner).resolve() == link.resolve()
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _git(folder: Path, *arguments: str, strip: bool = True) -> str:
     command = [*GIT, "-C", str(folder), *arguments]
     environment = {
         name: value
@@ -125,4 +125,5 @@ def _git(folder: Path, *arguments: str) -> str:
         timeout=GIT_TIMEOUT,
         env={**environment, "GIT_NO_LAZY_FETCH": "1"},
     )
-    return output.decode(errors="replace").strip()
+    text = output.decode(errors="replace")
+    return text.strip() if strip else text

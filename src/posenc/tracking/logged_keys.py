@@ -58,7 +58,7 @@ class LoggedKeys:
 
 
 def corrupt_records(folder: Path) -> dict[str, str]:
-    """Return why the evaluation or the W&B record of a run cannot be read, by the run's name."""
+    """Map each run whose evaluation or W&B record cannot be read to the reason."""
     reasons = {}
     for run in list_runs(folder):
         try:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class Mirror:
     """Logs the rows that a W&B run is missing; `last_step` is the last step that W&B has.
 
-    An offline run is logged from its first step whenever it is opened. `num_characters` is the
+    An offline run is logged from its first step whenever it is opened. `logged_characters` is the
     number of characters of run.log that have been logged.
     """
 
     def __init__(self, run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         self.run, self.directory, self.config = run, directory, config
         self.last_step = 0 if run.offline else max(0, run.starting_step - 1)
-        self.num_characters = 0
+        self.logged_characters = 0
 
     def log_training(self, rows: list[dict[str, Any]]) -> None:
         """Log rows of the training log, and any earlier rows that are missing from W&B."""
@@ -70,7 +70,7 @@ class Mirror:
             start = 0
         if text[start:].strip():
             self.run.write_logs(text[start:])
-        self.num_characters = len(text)
+        self.logged_characters = len(text)
 
     def _log(self, step: int, row: Row) -> None:
         if step > self.last_step:

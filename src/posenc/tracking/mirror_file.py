@@ -19,7 +19,7 @@ from posenc.config.values import matches_type
 from posenc.data.corpus import json_digest
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_known_trial, record_trusted
+from posenc.runs.trusted_code import is_trusted_trial, record_trusted
 from posenc.tracking.git_state import git_diff, git_state
 from posenc.tracking.wandb_config import (
     run_id,
@@ -90,7 +90,7 @@ class MirrorFile:
         A run directory may come from someone else, and must not name another of the user's runs.
         """
         is_named = id_.endswith(f".{self.directory.name}")
-        return is_named or id_ == run_id(self.directory) or is_known_trial(id_)
+        return is_named or id_ == run_id(self.directory) or is_trusted_trial(id_)
 
     @property
     def job_type(self) -> str:

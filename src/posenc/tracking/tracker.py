@@ -14,7 +14,10 @@ Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
 
 
 class Inspection(NamedTuple):
-    """The results of `posenc inspect`; `run` names the tracked run, and `images` are PNG files."""
+    """The results of `posenc inspect`.
+
+    The tracked run is named after the inspected run `run`; `images` are PNG files.
+    """
 
     run: RunDirectory
     config: Mapping[str, Any]

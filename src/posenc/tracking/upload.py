@@ -1,4 +1,4 @@
-"""`posenc sync`: uploads runs and the figures of the report to W&B, or rewrites offline files."""
+"""`posenc sync`: uploads runs and the figures of the report to W&B, or recreates offline files."""
 
 import hashlib
 import os
@@ -12,21 +12,21 @@ from posenc.config.errors import PosencError, RunError
 from posenc.runs.files import reject_special_files
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
-from posenc.tracking.build_tracker import is_trusted_destination, wandb_tracker
+from posenc.tracking.build_tracker import logs_to_trusted_destination, wandb_tracker
 from posenc.tracking.mirror import permanent_rows
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
 
-SyncOutcome = Literal["uploaded", "rewritten", "complete", "running", "no checkpoint"]
+SyncOutcome = Literal["uploaded", "recreated", "complete", "running", "no checkpoint"]
 REPORT_JOB_TYPE = "report"
 
 
 def sync_run(directory: RunDirectory, *, offline: bool = False) -> SyncOutcome:
     """Upload a run's rows that are missing from W&B, and return the outcome.
 
-    If `offline`, rewrites the offline run files instead, unless they are complete. Either way,
+    If `offline`, recreates the offline run files instead, unless they are complete. Either way,
     reads only the run directory, not the offline run files, which may be missing or incomplete.
     Skips a run that another process is running, or that has no checkpoint yet. Raises WandbError if
     W&B fails or cannot be reached, and another PosencError if the run's own files are corrupt or
@@ -43,7 +43,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> SyncOutcome:
         if offline and MirrorFile(directory).is_complete:
             return "complete"
         tracker.sync(directory, OmegaConf.create(values), offline=offline)
-        return "rewritten" if offline else "uploaded"
+        return "recreated" if offline else "uploaded"
 
 
 def upload_figures(folder: Path) -> bool:
@@ -103,10 +103,10 @@ def find_tracker(directory: RunDirectory, *, offline: bool = False) -> WandbTrac
     logger = directory.config().logger
     tracker = wandb_tracker(logger) or WandbTracker()
     is_own_entity = tracker.entity is None or tracker.entity == os.environ.get("WANDB_ENTITY")
-    if not (offline or is_own_entity or is_trusted_destination(logger)):
+    if not (offline or is_own_entity or logs_to_trusted_destination(logger)):
         raise RunError(
             f"you have not trained with the W&B mode, entity and project of this run"
-            f" ({tracker.entity}/{tracker.project}) on this machine; to upload it there, set"
+            f" ({tracker.entity}/{tracker.project}) on this machine; to upload the run there, set"
             f" WANDB_ENTITY={tracker.entity!r}"
         )
     return tracker

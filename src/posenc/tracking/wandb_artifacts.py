@@ -77,7 +77,8 @@ def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
         artifact.add_file(str(file), name=f"posenc/{file.relative_to(package).as_posix()}")
     for name in config.modules:
         if file := getattr(sys.modules.get(name), "__file__", None):
-            artifact.add_file(file, name=f"modules/{Path(file).name}")
+            path = name.replace(".", "/") + ("/__init__" if Path(file).stem == "__init__" else "")
+            artifact.add_file(file, name=f"modules/{path}{Path(file).suffix}")
     run.log_artifact(artifact)
 
 

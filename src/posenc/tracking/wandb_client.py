@@ -50,13 +50,13 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
     respond in time, logs a warning and returns an offline run instead of an online one.
     `init_kwargs` are passed to `wandb.init`.
     """
-    with process_state_restored():
+    with restored_process_state():
         run = _online_run_or_none(folder, init_kwargs) if mode == "online" else None
         return run or _init("offline", folder, init_kwargs, FINISH_TIMEOUT)
 
 
 def online_run(**init_kwargs: Any) -> AbstractContextManager["Run"]:
-    """Yield a W&B run that is open on the server. Raises WandbError if W&B fails.
+    """Return a context manager that opens a W&B run on the server. Raises WandbError if W&B fails.
 
     Its local files are temporary and removed when this process exits.
     """
@@ -66,13 +66,16 @@ def online_run(**init_kwargs: Any) -> AbstractContextManager["Run"]:
 
 
 def offline_run(folder: Path, **init_kwargs: Any) -> AbstractContextManager["Run"]:
-    """Yield an offline W&B run with files in `<folder>/wandb/`. Raises WandbError if W&B fails."""
+    """Return a context manager that opens an offline W&B run with files in `<folder>/wandb/`.
+
+    Raises WandbError if W&B fails.
+    """
     return _run_or_error("offline", folder, init_kwargs)
 
 
 @contextmanager
 def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Generator["Run"]:
-    with process_state_restored():
+    with restored_process_state():
         try:
             run = _init(mode, folder, init_kwargs, UPLOAD_TIMEOUT)
         except Exception as error:
@@ -89,7 +92,7 @@ def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Gener
 
 
 @contextmanager
-def limited_time(seconds: float) -> Generator[None]:
+def time_limit(seconds: float) -> Generator[None]:
     """Kill wandb's service after `seconds`, so that calls that wait for it return.
 
     Then raises TimeoutError. wandb's own timeout does not cover a request that precedes the end of
@@ -139,7 +142,7 @@ def failure_reason(error: BaseException) -> str:
 
 def close_run(run: "Run", failed: bool) -> None:
     """Mark the run as finished or failed, flush its last rows, and shut down wandb's service."""
-    with process_state_restored():
+    with restored_process_state():
         import wandb
 
         run.finish(exit_code=int(failed))
@@ -148,15 +151,15 @@ def close_run(run: "Run", failed: bool) -> None:
 
 def abandon_run(run: "Run | None") -> None:
     """Finish a failed run and shut down wandb's service, ignoring further errors."""
-    with process_state_restored():
+    with restored_process_state():
         if run is not None:
-            with suppress(Exception, SystemExit), limited_time(ABANDON_TIMEOUT):
+            with suppress(Exception, SystemExit), time_limit(ABANDON_TIMEOUT):
                 run.finish(exit_code=1)  # otherwise its threads keep polling the service
         _try_to_stop_service()
 
 
 @contextmanager
-def process_state_restored() -> Generator[None]:
+def restored_process_state() -> Generator[None]:
     """Undo wandb's changes to `sys.exit`, `sys.excepthook` and the environment.
 
     Also prevents wandb from attaching to the service of a parent process and, unless
@@ -178,8 +181,8 @@ def check_folder_settings(mode: str) -> None:
     """Raise WandbError if W&B settings in the current folder could send data elsewhere.
 
     A project, an entity and the user's own server are accepted; `wandb init` writes them to
-    `wandb/settings`. wandb also reads this file if it is from someone else. Online, it would send
-    the user's API key to the server that it names. Offline, only private settings can make it
+    `wandb/settings`. But someone else may have written this file. Online, wandb would send the
+    user's API key to the server that the file names. Offline, only private settings can make wandb
     contact a server, such as `x_stats_open_metrics_endpoints`.
     """
     import wandb

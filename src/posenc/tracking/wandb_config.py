@@ -47,7 +47,7 @@ def wandb_id(*names: str) -> str:
 
 
 def run_id(run: RunDirectory) -> str:
-    """Return `<experiment folder>.<run>`, which is the same for every start of the run."""
+    """Return an id made from `<experiment folder>.<run>`, the same for every start of the run."""
     return wandb_id(experiment_folder(run).name, run.name)
 
 

@@ -20,7 +20,7 @@ Curves = dict[tuple[str, str, str, int], list[tuple[float, float, int]]]
 
 
 def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any]:
-    """Return a table and an image for `run.log`: the losses by position of the final weights."""
+    """Return a table and an image for W&B's `Run.log`: the final weights' losses by position."""
     import wandb
     from PIL import Image
 
@@ -38,7 +38,7 @@ def position_media(directory: RunDirectory, config: DictConfig) -> dict[str, Any
 
 
 def swap_table(directory: RunDirectory) -> dict[str, Any]:
-    """Return a table for `run.log` with the perplexity of every swap, factor and length."""
+    """Return a table for W&B's `Run.log` with the perplexity of every swap, factor and length."""
     import wandb
 
     data: list[Any] = swap_rows(directory.rows())

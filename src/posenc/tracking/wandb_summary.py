@@ -1,4 +1,4 @@
-"""A run's W&B summary: one value per metric, as shown in the run table."""
+"""A run's W&B summary: one value per metric, as shown in W&B's runs table."""
 
 from typing import Any
 

@@ -21,10 +21,10 @@ from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
-    limited_time,
     offline_run,
     online_run,
     open_run,
+    time_limit,
 )
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
 
@@ -87,7 +87,7 @@ class WandbTracker(Tracker):
     def finish(self, failed: bool, error: str | None = None) -> None:
         if self._run is not None:
             limit = wandb_client.REQUEST_TIMEOUT + wandb_client.FINISH_TIMEOUT
-            with self._failures_as_warnings(), limited_time(limit):
+            with self._failures_as_warnings(), time_limit(limit):
                 if error is not None:
                     title = f"{self._directory.name} failed"[:MAX_ALERT_TITLE_LENGTH]
                     self._run.alert(title, error, level="ERROR")
@@ -155,7 +155,7 @@ class WandbTracker(Tracker):
             replace_earlier_files(run, self._directory.name)
         mirror_file = MirrorFile(self._directory)
         if not run.offline:
-            mirror_file.logged_characters = self._mirror.num_characters
+            mirror_file.logged_characters = self._mirror.logged_characters
         mirror_file.record_complete(offline=run.offline)
 
     def _log_artifacts(self, run: "Run", failed: bool) -> None:
@@ -176,7 +176,7 @@ class WandbTracker(Tracker):
             command = f"posenc sync {experiment_arguments(experiment_folder(self._directory))}"
             remedy = f" (upload them later with `{command}`)" if can_sync else ""
             log.warning(
-                "W&B failed (%s); %s continues without it, and its local files are intact%s",
+                "W&B failed (%s); %s is no longer logged to it, but all local files are intact%s",
                 failure_reason(error),
                 self._directory.name,
                 remedy,

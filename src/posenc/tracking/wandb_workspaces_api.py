@@ -14,9 +14,9 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces.reports.v2.interface import Panel
 from wandb_workspaces.workspaces.internal import get_view_dict
 
-from posenc.config.errors import RunError, describe_error, one_line
+from posenc.config.errors import PosencError, RunError, describe_error, one_line
 from posenc.runs.files import write_json
-from posenc.tracking.wandb_client import check_folder_settings, process_state_restored
+from posenc.tracking.wandb_client import check_folder_settings, restored_process_state
 
 ENTITY_PLACEHOLDER = "ENTITY"
 API_TIMEOUT = 20  # seconds
@@ -44,12 +44,14 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
     Raises RunError if W&B fails.
     """
     try:
-        with process_state_restored():
+        with restored_process_state():
             check_folder_settings("online")
             wandb.setup(wandb.Settings(silent=True))
             workspace._internal_id = _workspace_id(workspace)
             report.id = _report_id(report)
             return workspace.save().url, report.save().url
+    except PosencError:
+        raise
     except Exception as error:
         raise RunError(f"W&B failed: {describe_error(error)}; {REMEDY}") from None
 
@@ -57,9 +59,11 @@ def save(workspace: ws.Workspace, report: wr.Report) -> tuple[str, str]:
 def default_entity() -> str:
     """Return the default entity of the W&B account. Raises RunError if W&B fails."""
     try:
-        with process_state_restored():
+        with restored_process_state():
             check_folder_settings("online")
             return wandb.Api(timeout=API_TIMEOUT).default_entity or ""
+    except PosencError:
+        raise
     except Exception as error:
         raise RunError(f"cannot look up your W&B entity: {one_line(error)}; {REMEDY}") from None
 

@@ -29,8 +29,8 @@ REJECTED_CALLBACKS: dict[type[pl.Callback], str] = {
     ),
 }
 """Callback class that posenc rejects -> what to use instead, with the reason if needed."""
-AVERAGING = (pl.callbacks.WeightAveraging,)
-STOPPING = (pl.callbacks.EarlyStopping, pl.callbacks.Timer)
+AVERAGING_CALLBACKS = (pl.callbacks.WeightAveraging,)
+STOPPING_CALLBACKS = (pl.callbacks.EarlyStopping, pl.callbacks.Timer)
 
 
 def build_callbacks(config: DictConfig) -> list[pl.Callback]:
@@ -46,13 +46,15 @@ def build_callbacks(config: DictConfig) -> list[pl.Callback]:
     return callbacks
 
 
-def check_averages(callbacks: Iterable[pl.Callback]) -> None:
+def check_averaging_started(callbacks: Iterable[pl.Callback]) -> None:
     """Raise RunError if a callback that averages the weights has not started to do so.
 
     posenc's own callback then saves the trained weights; Lightning's saves the initial ones.
     """
     for callback in callbacks:
-        if isinstance(callback, AVERAGING) and not isinstance(callback, StochasticWeightAveraging):
+        if isinstance(callback, AVERAGING_CALLBACKS) and not isinstance(
+            callback, StochasticWeightAveraging
+        ):
             model = callback._average_model
             if model is not None and not bool(model.n_averaged):
                 raise RunError(
@@ -73,9 +75,14 @@ def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None
         return f"monitor={monitor} must be one of {', '.join(MONITORABLE_METRICS)}"
     if isinstance(callback, pl.callbacks.EarlyStopping) and config.validation.every_tokens is None:
         return "it runs after each validation; set validation.every_tokens"
-    if isinstance(callback, AVERAGING + STOPPING) and config.evaluation.at_tokens:
+    if (
+        isinstance(callback, AVERAGING_CALLBACKS + STOPPING_CALLBACKS)
+        and config.evaluation.at_tokens
+    ):
         return "it cannot be combined with evaluation.at_tokens; set evaluation.at_tokens=[]"
-    if isinstance(callback, AVERAGING) and (config.compile or config.trainer.strategy == "fsdp"):
+    if isinstance(callback, AVERAGING_CALLBACKS) and (
+        config.compile or config.trainer.strategy == "fsdp"
+    ):
         return "it copies the model; set compile=false and trainer.strategy=ddp"
     return None
 

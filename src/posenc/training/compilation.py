@@ -53,13 +53,16 @@ def choose_compile(
     return CompileChoice(True, f"{precision} on {'a CPU' if device.type == 'cpu' else 'a GPU'}")
 
 
-def is_compiled(config: DictConfig) -> bool:
-    """Whether a benchmark compiles its model; raises ConfigError if compile=true is impossible."""
+def should_compile(config: DictConfig) -> bool:
+    """Return whether a benchmark compiles its model.
+
+    Raises ConfigError if compile=true is impossible.
+    """
     return choose_compile(config.compile, select_device(config), config.precision).enabled
 
 
 def has_bf16_instructions() -> bool:
-    """Whether the CPU multiplies matrices in bfloat16 (AVX512_BF16 or AMX)."""
+    """Return whether the CPU multiplies matrices in bfloat16 (AVX512_BF16 or AMX)."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 

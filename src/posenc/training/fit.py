@@ -85,7 +85,7 @@ def build_module(
     *,
     compiled: bool = False,
 ) -> LanguageModel:
-    """Return the model described by `config`, with its optimizer and learning-rate schedule.
+    """Return the LightningModule: model, optimizer and learning-rate schedule of `config`.
 
     `encoding` is the untrained encoding of `config`, if the caller has already built it.
     """

@@ -88,7 +88,7 @@ class LanguageModel(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        # Lightning's own clipping rejects a fused optimizer under bf16, which needs no grad scaler.
+        # Lightning's own clipping rejects fused optimizers in bf16, although bf16 needs no scaler.
         if gradient_clip_val is not None:
             norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
             self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm

@@ -47,8 +47,8 @@ class _Value:
 def check_checkpoint(path: Path) -> None:
     """Raise ValueError if a file is not from `torch.save`, or if its pickle is too large.
 
-    torch would read a file that starts with a pickle and ignore a zip archive that follows it. It
-    also ignores case in the names of an archive's members.
+    The file must start with the zip signature, because torch would otherwise load a pickle at its
+    start and ignore the archive after it. torch also ignores case in the names of members.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP_SIGNATURE)) != ZIP_SIGNATURE or not zipfile.is_zipfile(path):

@@ -17,7 +17,7 @@ from posenc.config.steps import TrainingSteps, evaluated_steps
 from posenc.runs.environment import peak_megabytes, rank
 from posenc.runs.files import RowsDigest, append_jsonl, flush_to_disk
 from posenc.runs.run_directory import STOPPED_EARLY
-from posenc.training.callbacks import MONITORABLE_METRICS, CallbackMetrics, check_averages
+from posenc.training.callbacks import MONITORABLE_METRICS, CallbackMetrics, check_averaging_started
 from posenc.training.checkpoint import (
     METRICS_DIGEST,
     Checkpoint,
@@ -55,7 +55,9 @@ class Recorder(pl.Callback):
         self.batch_tokens: int = config.batch_tokens
         every_tokens = config.validation.every_tokens or 0
         self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
-        self.kept_steps = {step for at, step in evaluated_steps(config).items() if at is not None}
+        self.steps_with_weights = {
+            step for at, step in evaluated_steps(config).items() if at is not None
+        }
         self._losses: list[Tensor] = []
         self._unlogged_rows: list[dict[str, Any]] = []
         self._metrics_digest = RowsDigest()
@@ -94,11 +96,11 @@ class Recorder(pl.Callback):
         self._log_compile_seconds()
         self._record(trainer, row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
-        if step in self.kept_steps:
+        if step in self.steps_with_weights:
             self._save(trainer, step, save_weights, weights_only=True)
         ended = self.stopped_early or step == self.steps.total
         if ended:
-            check_averages(self.callbacks)
+            check_averaging_started(self.callbacks)
         if save or stop or ended:
             self._save(trainer, step, save_checkpoint, weights_only=False)
             self._saved_at = time.monotonic()

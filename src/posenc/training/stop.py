@@ -1,4 +1,4 @@
-"""Requests to stop a run; in training, it first saves a checkpoint after the current step.
+"""Requests to stop a run. Training first finishes the current step and saves a checkpoint.
 
 The module does not import torch, because a job that exits early or only starts its ranks does not
 need this slow import.

@@ -16,7 +16,7 @@ from posenc.data.tasks.task import Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate(StringTask):
-    """Size n: a string of n letters, written twice; 3n + 1 tokens."""
+    """Size n: a prompt of n letters and an answer of 2n letters; 3n + 1 tokens."""
 
     name = "duplicate"
 

@@ -16,8 +16,8 @@ from posenc.config.errors import ConfigError, describe_error
 MAX_GROWTH = 100
 """The largest factor by which all steps of a normalizer or decoder together may lengthen a text.
 
-Those of published tokenizers lengthen it less than tenfold. A malicious file needs only a few dozen
-steps that each double the text to exhaust memory.
+The parts of published tokenizers lengthen a text less than tenfold. A malicious file needs only a
+few dozen steps that each double the text to exhaust memory.
 """
 PROBE = f"def f(x):\n    return internationalization_of_42_names(x) + {24 * 'a'}{24 * ' '}"
 MAX_PROBE_SECONDS = 0.2

@@ -128,7 +128,8 @@ def pretrained(path: str | None, eos_token: str) -> SubwordTokenizer:
     if eos_token not in vocabulary:
         raise ConfigError(
             f"tokenizer.eos_token: '{eos_token}' is not one of the {len(vocabulary)} tokens"
-            f" of '{path}'{did_you_mean(eos_token, vocabulary)}; set the token that ends a document"
+            f" of '{path}'{did_you_mean(eos_token, vocabulary)}; set it to the token that ends"
+            f" a document"
         )
     try:
         return SubwordTokenizer(tokenizer, eos_token)

@@ -22,7 +22,9 @@ def smallest_base(head_width: int, length: int, min_base: float = 1.0) -> float:
     shorter length. Raises ValueError if no base up to 1e10 qualifies.
     """
     if head_width < 2 or head_width % 2 or length < 1:
-        raise ValueError(f"head_width={head_width} must be even, and {length=} must be positive")
+        raise ValueError(
+            f"head_width={head_width} must be even, and both it and {length=} positive"
+        )
     distance, next_base = torch.arange(length + 1), min_base
     while next_base <= MAX_BASE:
         *bases, next_base = accumulate(repeat(CANDIDATE_RATIO, CHUNK_SIZE), mul, initial=next_base)

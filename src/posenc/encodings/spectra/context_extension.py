@@ -92,5 +92,5 @@ def scaling_factor(factor: float | None, train_length: int, length: int) -> floa
 def _base_scale(width: int, factor: float) -> float:
     """Return the multiplier of the base that divides the lowest frequency by `factor`."""
     if width < 4:
-        raise ValueError(f"NTK scaling needs at least 4 rotary channels, not {width}")
+        raise ValueError(f"NTK scaling needs at least 4 channels, not {width}")
     return factor ** (width / (width - 2))

@@ -21,7 +21,7 @@ def longrope(
     short_factor: list[float] | None = None,
     long_factor: list[float] | None = None,
 ) -> Frequencies:
-    """Every frequency divided by its own factor: `short_factor` up to L tokens, else `long_factor`.
+    """Divide each frequency by its factor: `short_factor` up to L tokens, else `long_factor`.
 
     Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper; if `factor`
     is set, this also applies up to L tokens. If `short_factor` is None, it is 1 for all pairs; if

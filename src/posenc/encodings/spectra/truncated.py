@@ -32,7 +32,7 @@ def p_rope_reversed(
 def hope(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """HoPE: frequencies that complete no rotation within L are 0 (Chen et al. 2024, 2410.21216).
 
-    Frequencies of at least 2 pi / L are kept, as in the DaRoPE paper (eq. 2).
+    Frequencies of at least 2 pi / L are kept, as in DaRoPE (Levy et al. 2026, eq. 2).
     """
     frequencies, attention_factor = geometric(width, train_length, length, base=base)
     return frequencies.where(frequencies >= 2 * math.pi / train_length, 0.0), attention_factor

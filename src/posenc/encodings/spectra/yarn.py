@@ -1,6 +1,6 @@
 """YaRN (Peng et al. 2023, 2309.00071): NTK-by-parts with an attention temperature, in two forms.
 
-    f_i (1 - r_i) + (f_i / s) r_i,   r a ramp from 0 for high frequencies to 1 for low ones
+    f_i (1 - r_i) + (f_i / s) r_i,   where r is a ramp from 0 (high frequencies) to 1 (low ones)
 
 The paper and the authors' code disagree. The paper's ramp is linear in the number of rotations
 within L (eq. 18). The ramp in the code, which Hugging Face also uses, is linear in the index of the

@@ -18,7 +18,7 @@ from posenc.inspect.encoding.hook_outputs import (
     position_vectors,
 )
 from posenc.inspect.encoding.inspected_encoding import (
-    LONG_FACTOR,
+    EXTRAPOLATION_FACTOR,
     InspectedEncoding,
     label_styles,
 )
@@ -48,7 +48,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return the figure of Su's frequencies and each figure that applies to at least one."""
+    """Return the figure of Su's (2021) spectra, and all others that apply to any encoding."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),
@@ -183,11 +183,14 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         length = inspected.extrapolation_length
         bias = bias_by_distance(inspected, length)
         starts = [] if bias is None else bucket_starts(bias)
-        if 1 < len(starts) < length // LONG_FACTOR:
+        if 1 < len(starts) < length // EXTRAPOLATION_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
             lines.append(formula_line(inspected.label, points, styles[inspected.label]))
-    caption = "The first distance of each bucket; all distances of a bucket have the same bias."
+    caption = (
+        "The first distance of each bucket; all distances of a bucket have the same bias. Distance"
+        " 0 is drawn at 1."
+    )
     subplots = [Subplot("", tuple(lines), "buckets")] if lines else []
     axes = (DISTANCE, "bucket")
     return formula_figure("decay", "buckets", "Distance buckets", caption, axes, subplots)

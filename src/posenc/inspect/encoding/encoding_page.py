@@ -135,7 +135,7 @@ def _verify_user_encoding(inspected: InspectedEncoding) -> None:
     try:
         content = random_content(inspected, length)
         last_query_scores(inspected.encoding, *content, inspected.positions(length))
-    except Exception as error:  # a user's encoding may raise anything
+    except (Exception, SystemExit) as error:  # a user's encoding may raise anything
         raise ConfigError(
             f"{inspected.label}: {describe_error(error)}, for a sequence of {length} tokens; if the"
             f" encoding cannot encode them, return its limit from max_length()"
@@ -143,7 +143,10 @@ def _verify_user_encoding(inspected: InspectedEncoding) -> None:
 
 
 def _finding(results: Mapping[str, PropertyValues]) -> str:
-    """Return which encodings decay fastest and slowest in their shortest-range heads."""
+    """Return a sentence on which encodings decay fastest and slowest, or an empty string.
+
+    It compares their shortest-range heads.
+    """
     name = score_properties.WINDOW_NAMES[0]
     values = {label: properties[name].value for label, properties in results.items()}
     windows = {label: v for label, v in values.items() if isinstance(v, int | float)}
@@ -264,7 +267,7 @@ def _linearity(residuals: list[Value]) -> Value:
 
 
 def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> Value:
-    if finite is None:  # 4L exceeds the maximum length
+    if finite is None:  # 4L exceeds the maximum length, or could not be measured
         return _yes_or_no(False, max_length)
     if out_of_range is None:
         return None if finite == 1 else _yes_or_no(False, None)

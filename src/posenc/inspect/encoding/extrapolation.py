@@ -19,7 +19,7 @@ from posenc.inspect.encoding.hook_outputs import (
     random_content,
 )
 from posenc.inspect.encoding.inspected_encoding import (
-    LONG_FACTOR,
+    EXTRAPOLATION_FACTOR,
     InspectedEncoding,
     PropertyGroup,
     PropertyValue,
@@ -31,7 +31,7 @@ ROUNDING_ERROR = 1e-9
 
 def measure_extrapolation(inspected: InspectedEncoding) -> list[PropertyValue]:
     """Measure the maximum length and the fractions of finite and out-of-range values at 4L."""
-    limit, test_length = inspected.max_length, LONG_FACTOR * inspected.train_length
+    limit, test_length = inspected.max_length, EXTRAPOLATION_FACTOR * inspected.train_length
     if limit is not None and limit < test_length:
         reason = f"sequences longer than {limit} tokens are rejected"
         return [PropertyValue(value, reason) for value in (float(limit), None, None)]

@@ -8,6 +8,7 @@ any relative phase of query and key that is the same at all frequencies.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.special import exp1, gamma
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.inspect.encoding.hook_outputs import find_sinusoidal_frequencies
 from posenc.inspect.encoding.inspected_encoding import (
-    LONG_FACTOR,
+    EXTRAPOLATION_FACTOR,
     InspectedEncoding,
     label_styles,
 )
@@ -75,7 +76,7 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     """Draw the oscillatory sum of each encoding with frequencies, and its envelope."""
     spectra = _with_frequencies(encodings)
     longest = max((inspected.train_length for inspected, _ in spectra), default=1)
-    distances = log_distances(LONG_FACTOR * 4 * longest)
+    distances = log_distances(EXTRAPOLATION_FACTOR * 4 * longest)
     subplots, styles = [], label_styles(encodings)
     for start in range(0, len(spectra), MAX_LINES):
         lines = []
@@ -96,8 +97,9 @@ def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     subplots = [_wavelength_subplot(*spectrum) for spectrum in _with_frequencies(encodings)]
     caption = (
         "A pair of channels completes a period in one wavelength. Pairs to the right of L complete"
-        f" no period in training and reach new angles at {LONG_FACTOR}L, unless a window or lower"
-        " frequencies in longer sequences prevent it. Frequencies of zero have no wavelength."
+        f" no period in training and reach new angles at {EXTRAPOLATION_FACTOR}L, unless a window"
+        " or lower frequencies in longer sequences prevent it. Frequencies of zero have no"
+        " wavelength."
     )
     axes = ("Wavelength (tokens)", "pair of channels")
     return formula_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
@@ -121,7 +123,9 @@ def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -
     ]
     vertical_lines = (
         VerticalLine(inspected.train_length, f"L = {inspected.train_length}"),
-        VerticalLine(LONG_FACTOR * inspected.train_length, f"{LONG_FACTOR}L", row=1),
+        VerticalLine(
+            EXTRAPOLATION_FACTOR * inspected.train_length, f"{EXTRAPOLATION_FACTOR}L", row=1
+        ),
     )
     num_longer = len(groups["longer than L"])
     title = f"{inspected.label}: {num_longer} of {len(wavelengths)} longer than L"
@@ -153,14 +157,20 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         return None
     train_lengths = sorted({inspected.train_length for inspected in encodings})
     shortest, longest = train_lengths[0], train_lengths[-1]
-    lengths = [max(1, shortest // LONG_FACTOR), *train_lengths, LONG_FACTOR * longest]
+    lengths = [
+        max(1, shortest // EXTRAPOLATION_FACTOR),
+        *train_lengths,
+        EXTRAPOLATION_FACTOR * longest,
+    ]
     lines = []
     for head_width in sorted({item.encoding.geometry.head_width for item in encodings}):
         bounds, base = [], 1.0
-        for n in lengths:
-            base = smallest_base(head_width, n, base)
-            bounds.append((n, base))
-        lines.append(formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE))
+        with suppress(ValueError):  # no base qualifies for a longer context
+            for n in lengths:
+                base = smallest_base(head_width, n, base)
+                bounds.append((n, base))
+        if bounds:
+            lines.append(formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE))
     styles = label_styles(encodings)
     for base, names in labels.items():
         points, style = [(n, base) for n in lengths], styles[names[0]]

@@ -17,7 +17,7 @@ from posenc.model.transformer import seed_cpu
 from posenc.report.encoding_styles import Style, line_styles
 from posenc.report.table import Value
 
-LONG_FACTOR = 4
+EXTRAPOLATION_FACTOR = 4
 """The context length at which extrapolation is measured, as a multiple of the training length."""
 
 
@@ -54,8 +54,8 @@ class InspectedEncoding:
 
     @property
     def extrapolation_length(self) -> int:
-        """LONG_FACTOR times the training length, or the maximum sequence length if that is less."""
-        return self.clamp_length(LONG_FACTOR * self.train_length)
+        """EXTRAPOLATION_FACTOR training lengths, but at most the encoding's maximum length."""
+        return self.clamp_length(EXTRAPOLATION_FACTOR * self.train_length)
 
     @cached_property
     def has_1d_positions(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from posenc.check.encoding_under_test import max_difference
 from posenc.inspect.encoding.hook_outputs import (
     attention_inputs,
     last_query_scores,
@@ -104,8 +105,7 @@ def score_errors(
 
 def _max_error(scores: Tensor, exact: Tensor) -> float:
     """Return the maximum absolute error of the scores of the nearest keys."""
-    errors = (scores - exact)[..., -NUM_KEYS:].abs()
-    return errors.nan_to_num(nan=float("inf")).max().item()
+    return max_difference(scores[..., -NUM_KEYS:], exact[..., -NUM_KEYS:])
 
 
 GROUPS = (PropertyGroup("low precision", NAMES, measure_low_precision),)

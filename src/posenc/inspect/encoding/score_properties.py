@@ -42,7 +42,7 @@ WINDOW_NAMES = ["narrowest window", "widest window"]
 
 
 def measure_shift_errors(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Measure how much scores, and inner products of vectors, change if all positions shift."""
+    """Measure how much scores and products of position embeddings change if positions shift."""
     if not inspected.has_1d_positions:
         raise NotApplicableError("coordinates are not positions in a sequence")
     limit = inspected.max_length
@@ -64,12 +64,12 @@ def _product_shift(inspected: InspectedEncoding, pos: Tensor, shift: int) -> Pro
     if p is None or shifted is None:
         return PropertyValue(None, "nothing is added to token embeddings")
     change = (p @ p.mT - shifted @ shifted.mT).abs().max() / p.square().sum(-1).mean()
-    description = f"max change of <p_m, p_n> relative to |p|^2 if both shift by {shift}"
+    description = f"max change of <p_m, p_n> relative to |p|^2 if m and n shift by {shift}"
     return PropertyValue(change.item(), description)
 
 
 def measure_axes(inspected: InspectedEncoding) -> list[PropertyValue]:
-    """Test whether positions may have two or three coordinates, and whether they have an effect."""
+    """Test whether positions may have 2 or 3 coordinates, and whether these have an effect."""
     reasons = []
     for axes in NUM_AXES:
         grid = torch.cartesian_prod(*[torch.arange(GRID_SIZE)] * axes)[None].double()
@@ -102,8 +102,8 @@ def measure_decay(inspected: InspectedEncoding) -> list[PropertyValue]:
     measurements += [_score_at(random, distance, "independent") for distance in distances[-2:]]
     windows = effective_windows(inspected.encoding.at_layer(0), random)
     description = (
-        f"number of nearest tokens that receive {WINDOW_WEIGHT:.0%} of the attention weight in"
-        f" {length} tokens if only positions matter"
+        f"number of nearest tokens that receive {WINDOW_WEIGHT:.0%} of the attention weight,"
+        f" with {length} tokens of context, if only positions matter"
     )
     sizes = float(min(windows)), float(max(windows))
     return measurements + [PropertyValue(size, description) for size in sizes]

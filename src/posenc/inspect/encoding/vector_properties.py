@@ -15,7 +15,7 @@ from posenc.inspect.encoding.hook_outputs import (
     position_vectors,
 )
 from posenc.inspect.encoding.inspected_encoding import (
-    LONG_FACTOR,
+    EXTRAPOLATION_FACTOR,
     InspectedEncoding,
     NotApplicableError,
     PropertyGroup,
@@ -116,13 +116,14 @@ def _vectors(
 ) -> tuple[Tensor, str]:
     """Return position vectors [T, C] and "positions", or biases [N, H] and "distances".
 
-    The biases are those of the last of the first `num_keys` tokens (default: all tokens).
+    Returns zeros [T, 1] if there are neither. The biases are those of the last of the first
+    `num_keys` tokens (default: all tokens).
     """
     tokens = inspected.clamp_length(length)
     vectors = position_vectors(inspected.encoding, inspected.positions(tokens))
     if vectors is not None:
         return vectors, "positions"
-    tokens = min(tokens, LONG_FACTOR * inspected.train_length)
+    tokens = min(tokens, EXTRAPOLATION_FACTOR * inspected.train_length)
     bias = bias_by_distance(inspected, tokens, num_keys)
     if bias is None:
         return torch.zeros(tokens, 1, dtype=torch.float64), "positions"

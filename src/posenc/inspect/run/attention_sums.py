@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posenc.encodings.fox import CumulativeBias
 from posenc.encodings.wrapper import innermost_encoding
-from posenc.inspect.run.observe import QueryBlock, tensor_rows
+from posenc.inspect.run.observe import ObservedBlock, tensor_rows
 from posenc.runs.row_types import Row
 
 MIN_DIVISOR = 1e-300
@@ -40,7 +40,7 @@ class AttentionByDistance:
         self.bias = torch.zeros_like(self.weights)
         self.pairs = torch.zeros(layers, length, dtype=torch.float64)
 
-    def observe(self, block: QueryBlock) -> None:
+    def observe(self, block: ObservedBlock) -> None:
         counted = block.mask & (block.query_index >= self.first_query)
         distance, layer = block.distance[counted].cpu(), block.layer.index
         batch = len(block.layer.q)
@@ -87,7 +87,7 @@ class AttentionByPosition:
             torch.zeros(shape, dtype=torch.float64) for _ in MEANS
         )
 
-    def observe(self, block: QueryBlock) -> None:
+    def observe(self, block: ObservedBlock) -> None:
         layer, rows = block.layer.index, block.rows
         if layer == 0 and rows.start == 0:
             self.num_windows += len(block.layer.q)
@@ -177,7 +177,7 @@ class ScoreRegions:
         self.min = torch.full(shape, torch.inf, dtype=torch.float64)
         self.max = -self.min
 
-    def observe(self, block: QueryBlock) -> None:
+    def observe(self, block: ObservedBlock) -> None:
         beyond, far = block.query_index >= self.train_length, block.distance >= self.train_length
         masks = block.mask & ~beyond, block.mask & beyond & ~far, block.mask & far
         for region, mask in enumerate(masks):
@@ -225,7 +225,7 @@ class ForgetGates:
             torch.zeros(heads, dtype=torch.float64) for _ in range(3)
         )
 
-    def observe(self, block: QueryBlock) -> None:
+    def observe(self, block: ObservedBlock) -> None:
         encoding, layer = innermost_encoding(block.layer.encoding), block.layer
         is_first_block = layer.index == self.layer and block.rows.start == 0
         if not is_first_block or not isinstance(encoding, CumulativeBias):

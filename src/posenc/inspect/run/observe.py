@@ -61,14 +61,14 @@ class LayerInputs:
     v: Tensor
     pos: Tensor
 
-    def blocks(self) -> Iterator["QueryBlock"]:
+    def blocks(self) -> Iterator["ObservedBlock"]:
         """Yield all query rows, block by block."""
         for rows, keys in row_blocks(self.encoding, self.q):
-            yield QueryBlock(self, rows, keys)
+            yield ObservedBlock(self, rows, keys)
 
 
 @dataclass(frozen=True)
-class QueryBlock:
+class ObservedBlock:
     """A block of query `rows` of a layer, and the range of `keys` that they attend to."""
 
     layer: LayerInputs
@@ -88,7 +88,7 @@ class QueryBlock:
 
     @cached_property
     def mask(self) -> Tensor:
-        """Which keys each query attends to [R, K]."""
+        """A mask [R, K] of the keys that each query attends to."""
         return visible_keys(self.layer.encoding, self.rows, self.keys, self.layer.q.device)
 
     @cached_property
@@ -114,7 +114,7 @@ class QueryBlock:
 class Observer(Protocol):
     """Accumulates statistics over blocks."""
 
-    def observe(self, block: QueryBlock) -> None: ...
+    def observe(self, block: ObservedBlock) -> None: ...
 
 
 @torch.no_grad()

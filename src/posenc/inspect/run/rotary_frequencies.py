@@ -19,7 +19,7 @@ from posenc.encodings.base import Encoding
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
 from posenc.encodings.wrapper import innermost_encoding
-from posenc.inspect.run.observe import QueryBlock, tensor_rows
+from posenc.inspect.run.observe import ObservedBlock, tensor_rows
 from posenc.runs.row_types import Row
 
 
@@ -60,7 +60,7 @@ class FrequencyContributions:
         shape = heads, len(channels.frequencies)
         self.norm, self.variation = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
 
-    def observe(self, block: QueryBlock) -> None:
+    def observe(self, block: ObservedBlock) -> None:
         if block.layer.index != self.layer:
             return
         scale = block.layer.v.shape[-1] ** -0.5

@@ -111,8 +111,9 @@ def _frequency_chart(rows: Sequence[Row], train_length: int, style: Style) -> Ch
         subplots=tuple(subplots),
         caption=(
             "Left: the fraction of |q| |k|, an upper bound on the contribution to the score. Right:"
-            " the fraction of the score differences between the keys of a query. To the right of"
-            " the dashed line, the wavelength exceeds the training length."
+            " the fraction of the variation of scores over the keys of a query, negative if it"
+            " counteracts the other frequencies. To the right of the dashed line, the wavelength"
+            " exceeds the training length."
         ),
         csv=records_csv(rows),
     )

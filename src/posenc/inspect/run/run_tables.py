@@ -100,7 +100,8 @@ def _finding(heads: Sequence[Row], train_length: int) -> str:
         f"In windows of L = {train_length} tokens, the mean distance of attention is"
         f" {short_number(layers[low])} tokens in layer {low}"
     )
-    text += f" and {short_number(layers[high])} in layer {high}" if high != low else ""
+    if high != low:
+        text += f" (the lowest) and {short_number(layers[high])} in layer {high} (the highest)"
     (longest,) = max(by_length)
     if longest == train_length:
         return f"{text}."
