@@ -56,6 +56,23 @@ class Exits(Encoding):
         raise SystemExit(0)
 
 
+class SetsDefaultDtype(Encoding):
+    def bias(self, head, distance, pos_q):
+        torch.set_default_dtype(torch.float64)
+        return -0.5 * distance
+
+
+class Seeds(Encoding):
+    def bias(self, head, distance, pos_q):
+        torch.manual_seed(0)
+        return -0.5 * distance
+
+
+class DependsOnBatch(Encoding):
+    def content_bias(self, x, q, k, distance, pos_q):
+        return 0 * (q @ k.mT) - q[:1].square().mean(-1, keepdim=True) * distance
+
+
 class Misspelled(Encoding):
     def biass(self, head, distance, pos_q):
         return -0.5 * distance
@@ -340,6 +357,9 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("FractionalLookback", 1, ["content_lookback returned float 0.5", "non-negative integer"]),
     ("ListOfLimitations", 0, ["limitations = ['any_length']", "must map limitations"]),
     ("Exits", 2, ["Exits.bias raised SystemExit"]),
+    ("SetsDefaultDtype", 1, ["SetsDefaultDtype.bias changes torch's default dtype"]),
+    ("Seeds", 0, ["Seeds: a hook seeds torch's random number generator"]),
+    ("DependsOnBatch", 1, ["DependsOnBatch.content_bias", "other sequences are in its batch"]),
 ]
 """Class, line of the mistake relative to the class statement, and parts of the message."""
 SMALL = ["model.width=16", "model.heads=2", "model.layers=2", "train_length=16", "logger=none"]

@@ -30,7 +30,7 @@ def test_commands_flags_and_shells_are_completed() -> None:
 def test_keys_are_completed_up_to_the_next_dot() -> None:
     assert completions("posenc train enc") == ["encoding.", "encoding/spectrum=", "encoding="]
     assert completions("posenc train encoding.spectrum.ba") == ["encoding.spectrum.base="]
-    assert completions("posenc plan machi") == ["machine="]
+    assert completions("posenc plan machi") == ["machine.", "machine="]
     assert completions("posenc inspect experi") == ["experiment="]
     assert completions("posenc train hydra/") == ["hydra/launcher="]
     assert "hydra.launcher.jobs=" in completions("posenc train hydra.launcher.")

@@ -167,6 +167,18 @@ def test_only_the_code_that_was_used_in_training_is_imported(
         assert "trained_with" not in sys.modules
     else:
         assert main(["evaluate", f"run={run.path}", "evaluation.lengths=[30]"]) == 0
+        swap = tmp_path / "foreign" / "evaluation" / "swap" / "mine.yaml"
+        swap.parent.mkdir(parents=True)
+        swap.write_text(
+            "# @package _global_\n"
+            "evaluation:\n"
+            "  swap:\n"
+            "    _target_: posenc.encodings.window.Window\n"
+            "    _partial_: true\n    size: {_target_: trained_with.print_secret}\n"
+        )
+        words = ["--config-dir", str(tmp_path / "foreign"), "evaluation/swap=mine"]
+        message = evaluation_error(run, *words)
+        assert "trained_with.print_secret is outside posenc" in message
         del sys.modules["trained_with"]
         text = run.config_file.read_text()
         run.config_file.write_text(text.replace("trained_with.Half", "trained_with.Other"))

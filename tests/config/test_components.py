@@ -71,6 +71,6 @@ def test_a_class_of_a_trusted_module_can_be_a_target(
     monkeypatch.syspath_prepend(str(tmp_path))
     node = OmegaConf.create({"_target_": "user_module.Mine", "rate": 2})
     assert build(node, GEOMETRY, name="encoding", modules=["user_module"]).rate == 2
-    with pytest.raises(ConfigError, match="rate missing"):
+    with pytest.raises(ConfigError, match="encoding has no rate"):
         del node.rate
         build(node, GEOMETRY, name="encoding", modules=["user_module"])

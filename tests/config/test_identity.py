@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from compositions import composed
 from posenc.config.errors import ConfigError
-from posenc.config.identity import identity, short_hash, with_new_options
+from posenc.config.identity import identity, identity_settings, short_hash, with_new_options
 
 
 def digest(*overrides: str, fingerprint: str = "f00d") -> str:
@@ -39,6 +39,15 @@ def digest(*overrides: str, fingerprint: str = "f00d") -> str:
 )
 def test_a_setting_that_changes_results_changes_the_hash(override: str) -> None:
     assert digest(override) != digest()
+
+
+def test_the_order_of_callbacks_changes_the_hash() -> None:
+    """They are called in this order, so one may change what the next one sees."""
+    first, second = (f"+callbacks.{name}={{_target_: own.{name}}}" for name in ("a", "b"))
+    values = [composed("encoding=rope", *order) for order in ((first, second), (second, first))]
+    plain = [OmegaConf.to_container(value, resolve=True) for value in values]
+    assert plain[0] == plain[1]
+    assert identity_settings(plain[0]) != identity_settings(plain[1])
 
 
 @pytest.mark.parametrize(

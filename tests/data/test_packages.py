@@ -113,7 +113,7 @@ def test_a_file_that_was_changed_or_deleted_after_its_installation_is_an_error(
     file = tmp_path / "first_dep" / "a.py"
     file.unlink() if text is None else file.write_text(text)
     assert list(corpus(0.7).documents("validation")) == [source("c")]
-    with pytest.raises(ConfigError, match=r"first_dep/a.py is not the file .* reinstall"):
+    with pytest.raises(ConfigError, match=r"first_dep/a.py is missing or .* reinstall"):
         list(corpus(0.7).documents("train"))
 
 

@@ -83,8 +83,8 @@ def test_sections_are_scaled_to_the_head_width() -> None:
 @pytest.mark.parametrize(
     ("width", "sections", "interleave", "message"),
     [
-        (16, [], False, "must be positive"),
-        (16, [4, 0, 4], False, "must be positive"),
+        (16, [], False, "positive number"),
+        (16, [4, 0, 4], False, "positive number"),
         (4, [1, 1, 1], False, "leave an axis without any of the 2"),
         (16, [2, 3, 3], True, "cannot be interleaved"),
     ],

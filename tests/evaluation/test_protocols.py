@@ -67,10 +67,10 @@ def test_windows_score_each_token_once_and_do_not_exceed_the_length(
         (["evaluation.stride=4"], "only used by the protocol sliding"),
         (["evaluation=sliding", "evaluation.stride=null"], "evaluation.stride is missing"),
         (["evaluation.protocols=[]"], "evaluation.protocols is empty"),
-        (["evaluation.protocols=[sliding9]"], "unknown: sliding9"),
+        (["evaluation.protocols=[sliding9]"], "unknown protocols: sliding9"),
         (
             ["evaluation.protocols=[by_position,by_position]"],
-            "listed more than once: by_position",
+            "more than once: by_position",
         ),
         (["evaluation=last_k", "evaluation.k=2", "evaluation.lengths=[500]"], "398 tokens, fewer"),
         (["evaluation.budget_seconds=-1"], "must be positive"),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from posenc.jobs.exit_codes import DISK_FULL, FINISHED, INTERRUPTED
-from posenc.jobs.frozen_code import freeze_code
 from posenc.jobs.job import main as job
 from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE
+from posenc.runs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.training import checkpoint
 

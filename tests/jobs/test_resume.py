@@ -342,6 +342,20 @@ def test_a_run_that_was_trained_on_a_gpu_is_evaluated_without_one(
     assert run.status().resolved["device"] == "cuda"
 
 
+def test_a_run_that_is_trained_again_from_the_start_is_evaluated_again(
+    small_run: SmallRun,
+) -> None:
+    """The rows of the earlier weights, whose checkpoints were deleted, are set aside."""
+    run = finish(small_run("encoding=rope"))
+    losses, inode = [row["loss"] for row in run.rows()], run.evaluation_file.stat().st_ino
+    shutil.rmtree(run.checkpoints)
+    run.status_file.unlink()
+    finish(run)
+    assert [row["loss"] for row in run.rows()] == losses
+    assert run.evaluation_file.with_name("evaluation.json.old").stat().st_ino == inode
+    assert run.evaluation_file.stat().st_ino != inode
+
+
 def test_a_run_that_was_started_on_a_cpu_resumes_there_on_a_machine_with_a_gpu(
     small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

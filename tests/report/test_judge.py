@@ -172,6 +172,18 @@ def test_the_sides_can_differ_in_training_length_and_by_a_factor(
     assert verdict.outcome == ("fails" if "fails" in expected else "holds")
 
 
+@pytest.mark.parametrize("key", ["device", "processor", "threads"])
+def test_speed_is_not_compared_between_machines(tools: Any, key: str) -> None:
+    alibi = fake_runs(tools, {"alibi": {2048: 3.0}}, 1024)
+    sinusoidal = fake_runs(tools, {"sinusoidal": {2048: 3.0}}, 2048)
+    for run in (*alibi, *sinusoidal):
+        run.timing.extend({"tokens_per_second": 1000.0, "memory_mb": 1000.0} for _ in range(3))
+    alibi[1].status.resolved[key] = "another"
+    (verdict,) = tools.verdicts(COST, [*alibi, *sinusoidal])
+    assert [c.outcome for c in verdict.clauses] == ["holds", "not comparable", "not comparable"]
+    assert f"with {key} another and None" in str(verdict.clauses[1].reason)
+
+
 TRUNCATED = """
 - statement: "0.75-RoPE is not worse than RoPE"
   where: {encoding: rope, length: L}

@@ -218,7 +218,7 @@ def test_every_format_states_the_premises_first(
     ):
         first, second = text.index("alibi is below the trigram"), text.index("alibi falls")
         assert first < second
-    finding = "1 of 2 premises not met (fails): “rope falls”. 2 claims: 2 with a premise"
+    finding = "1 of 2 premises are not met (fails): “rope falls”. 2 claims: 2 with a premise"
     assert premise_report.printed.startswith(finding) and finding in page.text
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
-from posenc.jobs.frozen_code import code_digest, freeze_code
 from posenc.jobs.job import main as job
+from posenc.runs.frozen_code import code_digest, freeze_code, is_intact_copy
 from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.job_process import JobProcess
@@ -90,6 +91,26 @@ def test_a_symlink_that_could_shadow_a_module_is_removed(tmp_path: Path) -> None
     code.symlink_to(moved)
     assert freeze_code(tmp_path / "sweep") == code
     assert not code.is_symlink() and moved.exists()
+
+
+def test_code_that_was_edited_after_planning_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posenc.IMPORT_TIME", 0.0)
+    with pytest.raises(RunError, match="has been modified since"):
+        freeze_code(tmp_path)
+
+
+def test_only_a_copy_without_links_and_edits_is_intact(tmp_path: Path) -> None:
+    code = freeze_code(tmp_path)
+    assert is_intact_copy(code) and not is_intact_copy(tmp_path / "None")
+    (tmp_path / "secret").write_text("password")
+    (code / "posenc" / "notes.py").symlink_to(tmp_path / "secret")
+    assert not is_intact_copy(code)
+    (code / "posenc" / "notes.py").unlink()
+    assert is_intact_copy(code)
+    (code / "posenc" / "notes.py").write_text("")
+    assert not is_intact_copy(code)
 
 
 def test_an_intact_copy_of_the_code_is_kept(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from posenc.cli import main
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep
-from posenc.jobs.frozen_code import freeze_code
+from posenc.runs.frozen_code import freeze_code
 from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.launcher import PlannedRun

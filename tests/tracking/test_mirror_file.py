@@ -92,6 +92,19 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
     assert MirrorFile(run).is_complete
 
 
+@pytest.mark.parametrize("tokens", [0, 5000])
+def test_uncommitted_changes_are_saved_only_before_training(run, monkeypatch, tokens: int) -> None:
+    """When a run is evaluated, the changes in the current folder have nothing to do with it."""
+    monkeypatch.setattr("posenc.tracking.mirror_file.git_diff", lambda: "+SECRET\n")
+    monkeypatch.setattr("posenc.tracking.mirror_file.git_state", lambda: {"git_dirty": True})
+    run.status().replace(tokens=tokens).write(run.status_file)
+    mirror_file = MirrorFile(run)
+    mirror_file.file.unlink(missing_ok=True)
+    mirror_file.record_open("train", save_diff=True)
+    assert (run.path / "diff.patch").exists() == (tokens == 0)
+    assert mirror_file.git == ({"git_dirty": True} if tokens == 0 else {})
+
+
 def test_edited_rows_are_not_sent_to_wandb(run) -> None:
     MirrorFile(run).record_open("train", save_diff=False)
     contents = json.loads((run.path / "mirror.json").read_text())

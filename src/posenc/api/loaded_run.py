@@ -120,7 +120,9 @@ class LoadedRun:
                 raise ConfigError(f"{keys} cannot be overridden: posenc.load has set the run")
             request = OmegaConf.create(compose_resolved(composer, job))
             config = self._read_config()
-            evaluations.append(build_evaluation(self.directory, config, request, user_keys))
+            evaluations.append(
+                build_evaluation(self.directory, config, request, user_keys, self._modules)
+            )
         console = Console(quiet=True)
         return [row for evaluation in evaluations for row in evaluate_run(evaluation, console)]
 

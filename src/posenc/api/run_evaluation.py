@@ -1,14 +1,16 @@
 """Evaluates a saved run, for both `posenc evaluate` and `LoadedRun.evaluate`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.api.saved_run import locked_run, run_tokenizer, training_data
+from posenc.config.component_types import user_targets
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
@@ -21,6 +23,7 @@ from posenc.model.build import build_encoding
 from posenc.model.device import fixed_numerics, select_device
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import is_trusted_target
 from posenc.tracking.build_tracker import build_tracker
 
 
@@ -41,13 +44,19 @@ class Evaluation:
 
 
 def build_evaluation(
-    run: RunDirectory, config: DictConfig, request: DictConfig, user_keys: set[str]
+    run: RunDirectory,
+    config: DictConfig,
+    request: DictConfig,
+    user_keys: set[str],
+    modules: Sequence[str],
 ) -> Evaluation:
     """Validate the requested evaluation of a run with the configuration `config`, and return it.
 
-    `user_keys` are the keys that the user set. Raises ConfigError for settings that the run does
-    not support, and RunError if its configuration has been edited since it was planned.
+    `user_keys` are the keys that the user set, and `modules` the modules outside posenc that the
+    user trusts. Raises ConfigError for settings that the run does not support, and RunError if its
+    configuration has been edited since it was planned.
     """
+    _check_trusted(request, modules)
     if "tokenizer" in user_keys:
         raise ConfigError(
             "tokenizer: a run is evaluated with its training tokenizer; omit tokenizer"
@@ -64,6 +73,23 @@ def build_evaluation(
     kernel = supported_kernel(config, [encoding, *swapped], select_device(config))
     check_identity(config)
     return Evaluation(run, config, kernel, request.get("data"), "evaluation.split" in user_keys)
+
+
+def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
+    """Raise ConfigError for a class or function that the user has neither trusted nor trained with.
+
+    A swap or data option may be from someone else's folder. It must not call other functions of a
+    module that the run's encoding is from.
+    """
+    values: Any = OmegaConf.to_container(request, resolve=True)
+    for target in user_targets({key: values.get(key) for key in ("evaluation", "data")}):
+        names = target.split(".")
+        listed = any(names[: len(m.split("."))] == m.split(".") for m in modules)
+        if not listed and not is_trusted_target(target):
+            raise ConfigError(
+                f"{target} is outside posenc, and no run on this machine was trained with it; if"
+                f" you trust it, set modules=[{names[0]}]"
+            )
 
 
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:

@@ -136,7 +136,7 @@ def layer_outputs(
     outputs: dict[str, Tensor | None] = {"embed": encoding.embed(x, pos)[:, :prefix_length]}
     layer_encoding, tokens = encoding.at_layer(layer), slice(0, q.shape[2])
     q, k = layer_encoding.rotate(x, q, k, pos)
-    outputs["rotate"] = torch.cat([q, k])[:, :, :prefix_length]
+    outputs["rotate"] = torch.cat([q, k], dim=1)[:, :, :prefix_length]
     arguments = bias_arguments(q.shape[1], pos, tokens, tokens, q.dtype)
     biases = {
         "bias": layer_encoding.bias(*arguments),

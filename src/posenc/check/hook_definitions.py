@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from posenc.config.errors import ConfigError, describe_error
@@ -132,9 +133,10 @@ def hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
 def call_hook(encoding: Encoding, hook: str, *arguments: Any) -> Any:
     """Call a hook; an exception becomes a ConfigError that names the line that raised it.
 
-    Also raises ConfigError if the hook changes an argument in place.
+    Also raises ConfigError if the hook changes an argument in place or torch's default dtype.
     """
     versions = [argument._version for argument in arguments if isinstance(argument, Tensor)]
+    default_dtype = torch.get_default_dtype()
     try:
         result = getattr(encoding, hook)(*arguments)
     except (Exception, SystemExit) as error:  # a user's code may raise anything
@@ -144,6 +146,9 @@ def call_hook(encoding: Encoding, hook: str, *arguments: Any) -> Any:
         raise hook_error(encoding, hook, raised) from error
     if versions != [argument._version for argument in arguments if isinstance(argument, Tensor)]:
         raise hook_error(encoding, hook, "changes one of its arguments in place; change a copy")
+    if torch.get_default_dtype() != default_dtype:
+        torch.set_default_dtype(default_dtype)
+        raise hook_error(encoding, hook, "changes torch's default dtype; leave it unchanged")
     return result
 
 

@@ -76,7 +76,16 @@ def _verify_randomness(encoding: Encoding, layer: int, inputs: AttentionInputs) 
     arguments = inputs.x.shape[1], inputs.x.device
     positions = [call_hook(encoding, "positions", *arguments) for _ in range(2)]
     hook = None if torch.equal(*positions) else "positions"
-    outputs, others = (layer_outputs(encoding, layer, inputs, seed=seed) for seed in (1, 2))
+    (outputs, first_state), (others, second_state) = (
+        (layer_outputs(encoding, layer, inputs, seed=seed), torch.get_rng_state())
+        for seed in (1, 2)
+    )
+    if torch.equal(first_state, second_state):
+        raise encoding_error(
+            encoding,
+            "a hook seeds torch's random number generator, so dropout would be the same in every"
+            " step; use a torch.Generator of its own",
+        )
     if hook := hook or first_differing_hook(outputs, others):
         problem = "depends on random numbers in evaluation; draw them only if self.training is true"
         raise _hook_error(encoding, hook, problem)

@@ -90,7 +90,7 @@ def _build_evaluation(
         Console(stderr=True).print(note, highlight=False, soft_wrap=True)
         request.data = None
     config = run_config(run, modules, command_with_modules(arguments))
-    return build_evaluation(run, config, request, user_keys)
+    return build_evaluation(run, config, request, user_keys, modules)
 
 
 def _print_rows(name: str, rows: Sequence[dict[str, Any]]) -> None:

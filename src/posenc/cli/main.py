@@ -95,6 +95,6 @@ def _run(command: str, words: list[str]) -> int:
     except FileNotFoundError:
         raise ConfigError("the current folder has been deleted; change to another one") from None
     requested = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [p for p in sys.path if p not in ("", current) or p in requested]
+    sys.path[:] = [p for p in sys.path if p and (p != current or p in requested)]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
     return module.run(parse(command, words))

@@ -1,7 +1,7 @@
 """`posenc train`: plan the runs of a sweep, launch the unfinished ones and print a summary.
 
 `posenc report` prints the results. The launcher runs jobs from a frozen copy of the code
-(`posenc.jobs.frozen_code`).
+(`posenc.runs.frozen_code`).
 """
 
 from pathlib import Path

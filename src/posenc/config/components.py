@@ -51,7 +51,10 @@ def build(
         if isinstance(cause, ConfigError):
             raise cause from None
         error_type = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
-        raise ConfigError(f"{name}: {error_type}{cause}") from error
+        message = str(cause).partition("HYDRA_INSTANTIATE_ALLOWLIST_OVERRIDE")[0]
+        if message != str(cause):  # Hydra's remedy would allow any code to run
+            raise ConfigError(f"{name}: Hydra does not instantiate {node['_target_']}") from error
+        raise ConfigError(f"{name}: {error_type}{message}") from error
     annotation = group_type(_group(name))
     if args and get_origin(annotation) is Callable:
         annotation = get_args(annotation)[1]
@@ -170,8 +173,7 @@ def _check_node(
     if missing and not is_partial:
         if missing[0] == next(iter(parameters)) and get_origin(annotation) is Callable:
             raise ConfigError(f"{name}: posenc supplies {missing[0]}; set {name}._partial_=true")
-        listed = ", ".join(missing)
-        raise ConfigError(f"{name}: missing parameters: {listed}; set {name}.{missing[0]}=...")
+        raise ConfigError(f"{name} has no {' and no '.join(missing)}; set {name}.{missing[0]}=...")
 
 
 def _check_allowed(

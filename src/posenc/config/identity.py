@@ -64,6 +64,8 @@ def identity_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     settings |= {field: config[field] for field in OPTIONAL_IDENTITY_FIELDS if config.get(field)}
     if config.get("callbacks"):  # early stopping, for example, depends on when validation happens
         settings["validation"] = config["validation"]
+        if len(config["callbacks"]) > 1:  # they are called in this order
+            settings["callback_order"] = list(config["callbacks"])
     return settings | {"model": _without_new_options(config["model"])}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posenc.config.errors import ConfigError, one_line
-from posenc.runs.files import file_sha256
+from posenc.runs.files import file_sha256, is_sparse
 
 _BATCH_ROWS = 32
 
@@ -62,6 +62,8 @@ class DocumentFile(ABC):
 class _Utf8File(DocumentFile):
     def _content_digest(self) -> str:
         """Return the digest of the contents; raises ConfigError if they are not UTF-8."""
+        if is_sparse(self.path):
+            raise ConfigError(f"{self.label} is a sparse file that consists of holes; delete it")
         digest, offset = sha256(), 0
         with self.path.open("rb") as file:
             for line in file:

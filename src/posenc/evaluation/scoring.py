@@ -135,10 +135,9 @@ def measure(
 ) -> Measurement | None:
     """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
-    A window longer than that is a batch of its own. Windows are sharded across processes; each
-    returns the full result. After each batch, `on_batch` receives the number of tokens so far and
-    the elapsed time in seconds; if it returns False in any process, returns None. The model is left
-    in eval mode.
+    Longer windows are batches of their own. Windows are sharded across processes; each returns the
+    full result. After each batch, `on_batch` receives the number of tokens so far and the seconds
+    that have passed; None is returned if it returns False. The model is left in eval mode.
     """
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()

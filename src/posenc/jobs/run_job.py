@@ -37,12 +37,12 @@ from posenc.evaluation.requests import (
     training_fraction,
 )
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
-from posenc.jobs.frozen_code import code_digest
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import attention_dtype, fixed_numerics, processor_name, select_device
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
+from posenc.runs.frozen_code import code_digest
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import ResolvedSettings, StatusWriter
 from posenc.tracking.build_tracker import build_tracker
@@ -124,6 +124,13 @@ def _run(
     check_settings(config)
     check(config.encoding, name="encoding", modules=modules)
     check_identity(config)
+    with fixed_numerics():  # modules that have just been imported may have changed the settings
+        return _run_checked(run, config, threads, progress, stop)
+
+
+def _run_checked(
+    run: RunDirectory, config: DictConfig, threads: int, progress: StatusWriter, stop: StopRequest
+) -> bool:
     encoding = build_encoding(config)
     resolved = _resolve_settings(run, config, encoding, progress, threads)
     try:

@@ -38,6 +38,7 @@ def limitations(
     """Return the `limitations` of the YAML file, then those of the perplexities and accuracies."""
     lines = paragraphs(experiment.about, keys=["limitations"])
     lines += [*_seed_notes([*losses, *accuracies]), *_different_tokens_note(experiment)]
+    lines += _code_note(experiment)
     if not losses:
         return lines
     return [
@@ -171,7 +172,7 @@ def _ngram_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
         if worse := worse_than_trigram(curves):
             lines.append(
                 f"L = {curves.train_length}: {', '.join(worse)} had a higher perplexity than a"
-                " trigram model trained on the same tokens"
+                " 3-gram model trained on the same tokens"
                 f" ({format_number(exp(curves.ngrams[3]))}): a comparison of models that hardly use"
                 " their context says little about encodings. Train on more tokens."
             )
@@ -184,6 +185,18 @@ def worse_than_trigram(curves: CurveSet) -> list[str]:
         return []
     points = {c.label: c.point_at(curves.train_length) for c in curves.curves}
     return [label for label, point in points.items() if point and point.mean > curves.ngrams[3]]
+
+
+def _code_note(experiment: Experiment) -> list[str]:
+    """Return a note if runs were trained with different files of the posenc package."""
+    digests = {run.status.resolved.get("code") for run in experiment.evaluated}
+    if len(digests) < 2:
+        return []
+    return [
+        f"The runs were trained with {len(digests)} versions of posenc's source files (`code` in"
+        " status.json). The versions may differ only in comments; a difference that affects"
+        " training is not detected."
+    ]
 
 
 def _coverage_note(experiment: Experiment) -> list[str]:

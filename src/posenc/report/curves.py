@@ -82,11 +82,9 @@ def accuracy_curves(experiment: Experiment) -> list[CurveSet]:
 def position_curves(experiment: Experiment) -> list[CurveSet]:
     """Return loss by binned position for each evaluation key and training length.
 
-    Swaps are merged.
-
-    Considers only the window lengths at which the largest number of runs were evaluated, and uses
-    the longest one with at least MIN_POSITION_WINDOWS windows or, if there is none, the one with
-    the most windows. A mean over a few windows mostly depends on their text.
+    Swaps are merged. Considers only the window lengths at which the largest number of runs were
+    evaluated, and uses the longest one with at least MIN_POSITION_WINDOWS windows or, if there is
+    none, the one with the most windows. A mean over a few windows mostly depends on their text.
     """
     runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
     for run, row in experiment.comparable_rows:

@@ -91,11 +91,26 @@ def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:
                 )
 
 
+def _check_same_machine(runs: Sequence[Run]) -> None:
+    """Raise NoVerdictError if runs whose speed or memory is compared ran on different machines."""
+    for run in runs[1:]:
+        first, other = runs[0].status.resolved, run.status.resolved
+        for key in ("device", "processor", "threads"):
+            if first.get(key) != other.get(key):
+                raise NoVerdictError(
+                    "not comparable",
+                    f"{runs[0].name} and {run.name} were trained with {key} {first.get(key)} and"
+                    f" {other.get(key)}; speed and memory depend on it",
+                )
+
+
 def _pair(clause: Clause, samples: Sequence[Sample], train_length: int) -> tuple[float, float]:
     """Return the numbers of both sides for one seed. Raises NoVerdictError if not comparable."""
     count = len(clause.left.values)
     left, right = samples[:count], samples[count:]
     check_comparable(left, right)
+    if clause.left.values[0].quantity.source == "timing":
+        _check_same_machine([sample.run for sample in samples])
     return _number(clause.left, left), _right_number(clause, left, right, train_length)
 
 

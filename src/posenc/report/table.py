@@ -27,7 +27,7 @@ MISSING = "-"
 Value = str | float | None
 CellStyle = Literal["", "good", "bad", "undecided", "bold", "dim", "indented"]
 STYLE_SYMBOLS = {"good": "✓ ", "bad": "✗ ", "undecided": "? "}
-FORMULA = re.compile(r"\s*([=@]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$|$))")
+FORMULA = re.compile(r"\s*([=@＝＠＋－]|[+-](?![\d.]+(e[+-]?\d+)?$|inf$|$))")
 """Matches text that a spreadsheet would read as a formula, unless it is a number."""
 RICH_STYLES = {
     "good": "bold green",

@@ -50,7 +50,7 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
     It extends this process's environment, except for TORCHRUN_VARIABLES and PRECISION_VARIABLES. No
     bytecode is written into `code`, whose files are compared with the installed package.
     """
-    folders = [code, os.environ.get("PYTHONPATH")]
+    folders = [code, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     excluded = {*TORCHRUN_VARIABLES, *PRECISION_VARIABLES}
     no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"} if code else {}
     return {

@@ -259,10 +259,9 @@ def truncate_jsonl(path: Path, step: int) -> None:
 
 def corrupt_file_error(path: Path, reason: object) -> RunError:
     """Return the error for a file of a run that cannot be used, with the reason."""
-    if isinstance(reason, OSError) and reason.errno == errno.EIO:
-        return RunError(f"{path} cannot be read ({reason.strerror}); check the disk")
-    if isinstance(reason, PermissionError):
-        return RunError(f"{path} cannot be read ({reason.strerror}); make it readable")
+    if isinstance(reason, OSError) and reason.errno in (errno.EIO, errno.EACCES, errno.EPERM):
+        remedy = "check the disk" if reason.errno == errno.EIO else "make it readable"
+        return RunError(f"{path} cannot be read ({reason.strerror}); {remedy}")
     return RunError(f"{path} is corrupt ({reason}); delete it or move it elsewhere")
 
 
@@ -289,8 +288,7 @@ def walk_entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 def reject_special_files(paths: Iterable[Path | os.DirEntry[str]]) -> None:
     """Raise RunError for anything in a run or an experiment that is not a file or a folder.
 
-    The run may be from someone else. Writing through a symbolic link would change a file elsewhere,
-    and opening a pipe might block forever.
+    In a run from someone else, a link could lead to other files, and a pipe could block forever.
     """
     for path in paths:
         if path.is_symlink():

@@ -108,6 +108,12 @@ class RunDirectory:
         files = (self.metrics_file, self.evaluation_file, self.ngrams_file)
         return any(file.exists() for file in files) or any(self.checkpoints.glob("*"))
 
+    def set_aside_results(self) -> None:
+        """Rename the evaluation results to `<name>.old`, because new weights will be trained."""
+        for file in (self.evaluation_file, self.positions_file, self.blocks_file):
+            if file.exists():
+                file.replace(file.with_name(f"{file.name}.old"))
+
     def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
         """Return the evaluation rows.
 

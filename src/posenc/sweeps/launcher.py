@@ -8,8 +8,8 @@ from typing import Protocol
 from rich.console import Console
 
 from posenc.config.errors import ConfigError
-from posenc.jobs.frozen_code import freeze_code
 from posenc.runs.files import file_sha256
+from posenc.runs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 

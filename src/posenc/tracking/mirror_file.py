@@ -125,18 +125,21 @@ class MirrorFile:
     def record_open(self, job_type: str, *, save_diff: bool) -> None:
         """Record that the W&B run is incomplete and, when it first starts, its identity.
 
-        If `save_diff`, also writes `diff.patch` at the first start.
+        At the first start of a training run, its git state is part of the identity and, if
+        `save_diff`, `diff.patch` is written. A run that has been trained may be from someone else,
+        and its code was not that of the current repository.
         """
         if not self.file.exists():
             self.directory.path.mkdir(parents=True, exist_ok=True)
-            if save_diff and (diff := git_diff()):
+            is_untrained = self.directory.status().tokens == 0
+            if is_untrained and save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
                 record_trusted([], trials=[trial])
             self.identity = {
                 "id": trial or run_id(self.directory),
                 "job_type": job_type,
-                **git_state(),
+                **(git_state() if is_untrained else {}),
             }
         self.has_file_sizes, self.file_sizes = True, None
         self._write()

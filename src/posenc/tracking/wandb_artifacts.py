@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.errors import describe_error
 from posenc.runs.environment import source_folder
 from posenc.runs.files import read_mapping
+from posenc.runs.frozen_code import is_intact_copy
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder, wandb_id
 from posenc.training.checkpoint import latest_checkpoint
@@ -65,13 +66,13 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
 def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
     """Log the code of posenc with which training started, and the modules of `config`.
 
-    If the experiment has no copy of that code, logs the installed package. Leaves out modules that
-    this process has not imported.
+    If the experiment has no intact copy of that code, logs the installed package. Leaves out
+    modules that this process has not imported.
     """
     import wandb
 
     frozen = experiment_folder(directory) / ".code" / str(directory.status().resolved.get("code"))
-    package = frozen / "posenc" if frozen.is_dir() else source_folder()
+    package = frozen / "posenc" if is_intact_copy(frozen) else source_folder()
     artifact = wandb.Artifact(CODE_ARTIFACT, type="code")
     for file in sorted(package.rglob("*.py")):
         artifact.add_file(str(file), name=f"posenc/{file.relative_to(package).as_posix()}")

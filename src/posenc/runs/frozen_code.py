@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import posenc
 from posenc.config.errors import RunError
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -32,9 +33,15 @@ def freeze_code(folder: Path) -> Path:
 
     Jobs import posenc from there. A copy with other files or contents is replaced: a machine
     crash may leave empty files, and a folder from another user may contain any module or
-    bytecode. Raises RunError if the copy cannot be written.
+    bytecode. Raises RunError if the copy cannot be written, or if the package has been modified
+    since this process imported it: the jobs would run other code than the one that planned them.
     """
     digest = _digest(PACKAGE, EXCLUDED)
+    if modified := [f for f in PACKAGE.rglob("*.py") if f.stat().st_mtime > posenc.IMPORT_TIME]:
+        raise RunError(
+            f"{modified[0]} has been modified since this process imported posenc; rerun the command"
+            f" (in Python, restart the session)"
+        )
     target = folder / ".code" / digest[:12]
     try:
         if target.is_symlink():
@@ -49,15 +56,23 @@ def freeze_code(folder: Path) -> Path:
     return target
 
 
+def is_intact_copy(folder: Path) -> bool:
+    """Return whether a folder, which may be from someone else, is a copy made by `freeze_code`."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    return _is_copy(folder, folder.name)
+
+
 def _is_copy(folder: Path, digest: str) -> bool:
     """Return whether a folder has the files of the package with this digest, and nothing else.
 
-    Symbolic links are rejected, because a link to a folder can shadow a module of the same name.
+    `digest` may be abbreviated. Symbolic links are rejected: a link to a folder can shadow a module
+    of the same name, and a link to a file can have the contents of a private file.
     """
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):
         return False
-    return _digest(folder / "posenc") == digest
+    return bool(digest) and _digest(folder / "posenc").startswith(digest)
 
 
 def _copy_package(target: Path) -> None:
