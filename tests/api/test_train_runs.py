@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_a_sweep_is_trained_silently_and_only_once(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["encoding=ropee"], r"encoding=ropee: unknown option \(nearest: rope"),
+        (["encoding=ropee"], r"encoding=ropee: unknown option \(did you mean rope"),
         ("encoding=rope tokns=5", "unknown key tokns"),
         (["experiment=alibi_cost"], "run posenc bench experiment=alibi_cost"),
         (["hydra.run.dir=x"], "outputs_dir="),
@@ -50,9 +51,10 @@ def test_a_missing_config_dir_is_refused(tmp_path: Path) -> None:
 def test_a_failed_run_raises_an_exception_that_names_it(
     small_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: PoolLauncher, runs: Sequence[PlannedRun], finished: int = 0) -> None:
+    def fail(self: PoolLauncher, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Any]:
         Status(state="finished").write(runs[0].run.status_file)
         Status(state="failed", error="the loss is NaN").write(runs[1].run.status_file)
+        return {}
 
     monkeypatch.setattr(PoolLauncher, "launch", fail)
     with pytest.raises(posenc.RunError) as error:
@@ -60,6 +62,17 @@ def test_a_failed_run_raises_an_exception_that_names_it(
     first, second = str(error.value).split("\n")
     assert "1 of 2 runs" in first and "retry=true" in first
     assert second.startswith("alibi-L24") and "the loss is NaN" in second
+
+
+def test_the_reason_for_a_job_that_never_started_is_in_the_exception(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(self: PoolLauncher, runs: Sequence[PlannedRun], finished: int = 0) -> dict[str, Any]:
+        return {planned.name: Status(error="no such partition") for planned in runs}
+
+    monkeypatch.setattr(PoolLauncher, "launch", launch)
+    with pytest.raises(posenc.RunError, match=r"pending \(no such partition\)"):
+        posenc.train([*small_job, "encoding=rope"])
 
 
 def test_an_interrupt_reaches_the_caller(

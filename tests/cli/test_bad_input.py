@@ -43,7 +43,7 @@ def error_of(
     ("overrides", "parts"),
     [
         (["encoding=alibbi"], ["encoding=alibbi", "alibi", "rope"]),
-        (["encodng=alibi"], ["encodng", "nearest: encoding"]),
+        (["encodng=alibi"], ["encodng", "did you mean encoding"]),
         (["encoding=nan"], ["Hydra reads as a number"]),
         (
             ["optimizer=adamw", "optimizer.foreach=true"],
@@ -116,7 +116,7 @@ def error_of(
         (["hydra/sweeper=basic"], ["hydra/sweeper"]),
         (["hydra/launcher=basic"], ["hydra/launcher"]),
         (["~data.validation"], ["no validation split", "validation.every_tokens=null"]),
-        (["+speed=3"], ["unknown key speed (nearest: seed)"]),
+        (["+speed=3"], ["unknown key speed (did you mean seed?)"]),
         (["+evaluation.length=3"], ["unknown key evaluation.length", "evaluation.lengths"]),
         (["grids=3"], ["grids", "list of mappings"]),
         (["modules=[no_such_module]"], ["modules", "no_such_module"]),
@@ -195,8 +195,8 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
         (["report", "tokens=5"], "tokens=5"),
         (["evaluate"], "run is missing"),
         (["evaluate", "run=nowhere"], "run=nowhere: no run in outputs has this prefix"),
-        (["trian"], "nearest: train"),
-        (["list", "encodings"], "nearest: encoding"),
+        (["trian"], "did you mean train"),
+        (["list", "encodings"], "did you mean encoding"),
         (["train", "--verbose"], "unknown flag --verbose"),
         (["status", "--cfg"], "posenc status has no --cfg"),
         (["train", "logger=[wandb,none]"], "omit it from the list"),

@@ -139,7 +139,7 @@ def test_without_an_encoding_argument_all_encodings_are_checked(
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["encoding=ropee"], ["encoding=ropee", "nearest: rope"]),
+        (["encoding=ropee"], ["encoding=ropee", "did you mean rope"]),
         (["encoding=rope,alibi"], ["encoding=rope,alibi", "single value"]),
         (["encoding=rope", "encoding.layout=3"], ["encoding.layout=3", "interleaved"]),
         (["encoding=rope", "encoding.bass=3"], ["encoding.bass", "encoding.spectrum.base"]),

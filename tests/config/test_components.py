@@ -26,7 +26,7 @@ def test_build_passes_positional_and_configured_arguments() -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"bucket": 3}, r"unknown parameter encoding.bucket \(nearest: num_buckets\)"),
+        ({"bucket": 3}, r"unknown parameter encoding.bucket \(did you mean num_buckets\?\)"),
         ({"num_buckets": "many"}, "encoding.num_buckets='many' must be of type int"),
         ({"geometry": 3}, "unknown parameter encoding.geometry"),
         ({"num_buckets": 1}, "num_buckets=1"),

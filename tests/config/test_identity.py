@@ -45,7 +45,7 @@ def test_the_order_of_callbacks_changes_the_hash() -> None:
     """They are called in this order, so one may change what the next one sees."""
     first, second = (f"+callbacks.{name}={{_target_: own.{name}}}" for name in ("a", "b"))
     values = [composed("encoding=rope", *order) for order in ((first, second), (second, first))]
-    plain = [OmegaConf.to_container(value, resolve=True) for value in values]
+    plain: list[Any] = [OmegaConf.to_container(value, resolve=True) for value in values]
     assert plain[0] == plain[1]
     assert identity_settings(plain[0]) != identity_settings(plain[1])
 

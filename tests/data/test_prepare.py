@@ -334,7 +334,7 @@ def test_an_unknown_split_is_an_error_with_those_available(
     list_corpus: Make, tmp_path: Path
 ) -> None:
     data = prepare(list_corpus(train=["a"], test=["a"]), ByteTokenizer(), tmp_path, _report)
-    with pytest.raises(ConfigError, match=r"'tests'.*\(nearest: test\).*train, test"):
+    with pytest.raises(ConfigError, match=r"'tests'.*\(did you mean test\?\).*train, test"):
         data.token_array("tests")
 
 

@@ -121,7 +121,7 @@ def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
 INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({}, "data.train, data.validation and data.test"),
     ({"paths": "a.txt", "test": "b.txt"}, "data.paths .* cannot be combined with data.test"),
-    ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(nearest: a.txt"),
+    ({"train": "a.tx"}, r"data.train: 'a.tx' does not exist \(did you mean a.txt"),
     ({"train": "no/where.txt"}, "data.train: 'no/where.txt' does not exist"),
     ({"train": "~no_such_user/a.txt"}, "data.train: '~no_such_user/a.txt' does not exist"),
     ({"train": "/dev/null"}, "data.train: '/dev/null' is not a regular file"),

@@ -13,7 +13,7 @@ from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.longrope import LongRope
 from posenc.encodings.pope import Pope
 from posenc.encodings.rope import Rope
-from posenc.encodings.spectra import geometric, longrope
+from posenc.encodings.spectra import dynamic_ntk, geometric, longrope
 from posenc.encodings.xpos import Xpos
 
 POSITIONS = [0, 3, 511, 40_000]
@@ -222,6 +222,13 @@ def test_longrope_rescales_all_but_the_first_tokens(layout: str) -> None:
                 angle -= n * frequency / (1 if n < 3 else factors[p])
                 expected += (a * cmath.exp(1j * angle) * b.conjugate()).real
             assert actual[0, 0, i, j].item() == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("start_tokens", [0, 4])
+def test_longrope_declares_the_limitation_of_its_spectrum(start_tokens: int) -> None:
+    encoding = LongRope(geometry(16), spectrum=dynamic_ntk, factors=2.0, start_tokens=start_tokens)
+    expected = {"prefix_consistent", *(["shift_invariant"] if start_tokens else [])}
+    assert set(encoding.limitations) == expected
 
 
 def test_longrope_with_a_single_factor_and_no_start_tokens_equals_ntk() -> None:

@@ -93,6 +93,11 @@ def test_interleave_rejects_an_encoding_without_a_layer(every: int, message: str
         Interleave(GEOMETRY, first=ROPE, second=NoPE, every=every)
 
 
+def test_a_huge_value_of_every_is_rejected_without_using_much_memory() -> None:
+    with pytest.raises(ValueError, match=r"every=1000000000000 .* without a layer"):
+        Interleave(GEOMETRY, first=ROPE, second=Alibi, every=10**12)
+
+
 def test_the_last_layer_can_be_the_only_one_with_the_second_encoding() -> None:
     encoding = Interleave(GEOMETRY, first=ROPE, second=Alibi, every=7, last="L")
     assert [type(encoding.at_layer(i)) for i in range(6)] == [Rope] * 5 + [Alibi]
@@ -482,5 +487,5 @@ def test_inner_encodings_and_their_parameters_are_chosen_by_overrides(
     encoding = build_encoding(config)
     first, second = encoding.at_layer(0), encoding.at_layer(3)
     assert first.window() == 7 and first.overrides("bias") and isinstance(second, Rope)
-    with pytest.raises(ConfigError, match=r"encoding.first.siz.*nearest: size"):
+    with pytest.raises(ConfigError, match=r"encoding.first.siz.*did you mean size"):
         build_encoding(configured("encoding=rnope_swa", "+encoding.first.siz=7"))

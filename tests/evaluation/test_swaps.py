@@ -150,8 +150,8 @@ def test_commas_evaluate_several_swaps_in_one_table(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["evaluation/swap=yarm"], "unknown option (nearest: yarn"),
-        (["evaluation.swaps=[none,yarm]"], "unknown option (nearest: yarn"),
+        (["evaluation/swap=yarm"], "unknown option (did you mean yarn"),
+        (["evaluation.swaps=[none,yarm]"], "unknown option (did you mean yarn"),
         (["evaluation.swaps=['yarn fctor=2']"], "unknown key evaluation.swap.fctor"),
         (["evaluation.swaps=['none x=1']"], "none has no parameters"),
         (["evaluation.swaps=['pi factor=2 factor=3']"], "sets factor more than once"),
@@ -159,7 +159,7 @@ def test_commas_evaluate_several_swaps_in_one_table(
         (["evaluation/swap=window", "evaluation.swap.size=0"], "size=0 must be at least 1"),
         (["evaluation/swap=pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
         (["evaluation/swap=none,pi", "evaluation.swaps=[ntk]"], "are mutually exclusive"),
-        (["evaluation/swap=pi,yarm"], "unknown option (nearest: yarn"),
+        (["evaluation/swap=pi,yarm"], "unknown option (did you mean yarn"),
         (
             ["evaluation/swap=none,log_n", "evaluation.swap.factor=2"],
             "no selected swap (none, log_n)",

@@ -105,7 +105,7 @@ def test_two_training_lengths_are_two_rows() -> None:
     ("overrides", "parts"),
     [
         ([], ["encoding=all", "run=PATH"]),
-        (["encoding=rop"], ["encoding=rop", "nearest: rope"]),
+        (["encoding=rop"], ["encoding=rop", "did you mean rope"]),
         (["~encoding"], ["~encoding", "set encoding=NAME"]),
         (["encoding=rope", "encoding.bas=3"], ["encoding.bas"]),
         (["encoding=rope", "train_length=0"], ["train_length=0"]),

@@ -352,7 +352,18 @@ def test_a_run_that_is_trained_again_from_the_start_is_evaluated_again(
     run.status_file.unlink()
     finish(run)
     assert [row["loss"] for row in run.rows()] == losses
-    assert run.evaluation_file.with_name("evaluation.json.old").stat().st_ino == inode
+    assert run.evaluation_file.with_name("evaluation.json.old").exists()
+    assert run.evaluation_file.stat().st_ino != inode
+
+
+def test_a_run_whose_last_steps_are_repeated_is_evaluated_again(small_run: SmallRun) -> None:
+    run = finish(small_run("encoding=rope", "checkpoint.every_seconds=0.01"))
+    losses, inode = [row["loss"] for row in run.rows()], run.evaluation_file.stat().st_ino
+    newest = max(list_checkpoints(run.checkpoints), key=lambda checkpoint: checkpoint.step)
+    newest.path.unlink()
+    run.status_file.unlink()
+    finish(run)
+    assert [row["loss"] for row in run.rows()] == losses
     assert run.evaluation_file.stat().st_ino != inode
 
 

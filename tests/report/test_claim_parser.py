@@ -50,7 +50,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"lft": 3}, "'lft' (nearest: left)"),
+        ({"lft": 3}, "'lft' (did you mean left?)"),
         ({"statement": None}, "statement=None"),
         ({"is": "less"}, "claims[0].is: 'less' must be one of below, above, at_most"),
         ({"is": "equal"}, "claims[0].margin: 0 must be above 0 for equal"),
@@ -76,7 +76,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
             },
             "must be two different numbers",
         ),
-        ({"left": {"perplexty": {"length": "L"}}}, "(nearest: perplexity"),
+        ({"left": {"perplexty": {"length": "L"}}}, "(did you mean perplexity"),
         ({"left": {"perplexity": {"encoding": "alibi"}}}, "give an evaluation length"),
         ({"left": {"perplexity": {"length": "K"}}}, "length: 'K'"),
         ({"left": {"perplexity": {"length": "L", "seed": 1}}}, "unknown selector seed"),

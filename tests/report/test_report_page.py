@@ -459,7 +459,7 @@ def test_the_table_uses_rows_by_position_if_there_are_no_others(
 def test_the_error_for_a_missing_folder_lists_the_available_ones(
     folder: Path, console: Console
 ) -> None:
-    with pytest.raises(ConfigError, match=r"trail .*available: trial.*nearest: trial"):
+    with pytest.raises(ConfigError, match=r"trail .*available: trial.*did you mean trial"):
         write_report(folder.with_name("trail"), console)
 
 

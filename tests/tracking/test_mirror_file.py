@@ -12,6 +12,7 @@ from posenc.config.paths import experiment_arguments
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.status import Status
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -92,17 +93,26 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
     assert MirrorFile(run).is_complete
 
 
-@pytest.mark.parametrize("tokens", [0, 5000])
-def test_uncommitted_changes_are_saved_only_before_training(run, monkeypatch, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("job_type", "tokens", "file"),
+    [("train", 0, None), ("evaluate", 0, None), ("train", 5, None), ("train", 0, "metrics.jsonl")],
+)
+def test_uncommitted_changes_are_saved_only_when_training_starts(
+    tmp_path: Path, monkeypatch, job_type: str, tokens: int, file: str | None
+) -> None:
     """When a run is evaluated, the changes in the current folder have nothing to do with it."""
+    run = RunDirectory(tmp_path / "experiment" / "run")
+    run.path.mkdir(parents=True)
+    if file:
+        (run.path / file).touch()
     monkeypatch.setattr("posenc.tracking.mirror_file.git_diff", lambda: "+SECRET\n")
     monkeypatch.setattr("posenc.tracking.mirror_file.git_state", lambda: {"git_dirty": True})
-    run.status().replace(tokens=tokens).write(run.status_file)
+    Status(tokens=tokens).write(run.status_file)
     mirror_file = MirrorFile(run)
-    mirror_file.file.unlink(missing_ok=True)
-    mirror_file.record_open("train", save_diff=True)
-    assert (run.path / "diff.patch").exists() == (tokens == 0)
-    assert mirror_file.git == ({"git_dirty": True} if tokens == 0 else {})
+    mirror_file.record_open(job_type, save_diff=True)
+    starts_training = job_type == "train" and not tokens and not file
+    assert (run.path / "diff.patch").exists() == starts_training
+    assert mirror_file.git == ({"git_dirty": True} if starts_training else {})
 
 
 def test_edited_rows_are_not_sent_to_wandb(run) -> None:

@@ -206,7 +206,7 @@ def test_a_device_stats_monitor_without_psutil_says_what_to_install(
         ("pytorch_lightning.callbacks.StochasticWeightAveraging", {"swa_lrs": 0.1}, "steps"),
         ("pytorch_lightning.callbacks.RichProgressBar", {}, "posenc status"),
         ("pytorch_lightning.callbacks.EarlyStopping", {"monitor": "val_loss"}, "validation_loss"),
-        ("pytorch_lightning.callbacks.EarlyStopping", {"patience": 2}, "monitor missing"),
+        ("pytorch_lightning.callbacks.EarlyStopping", {"patience": 2}, "has no monitor"),
         ("pytorch_lightning.callbacks.LambdaCallback", {"setup": "print"}, "must be of type"),
         ("pytorch_lightning.callbacks.Timer", {"duration": {"hours": 1}, "x": 1}, "unknown"),
         ("pytorch_lightning.Trainer", {}, "outside posenc"),

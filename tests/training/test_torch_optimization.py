@@ -180,7 +180,7 @@ def test_the_shipped_torch_optimizers_and_a_torch_schedule_are_valid(
         ("optimizer", node("torch.optim.LBFGS"), "optimizer: LBFGS"),
         ("optimizer", node("torch.optim.Muon"), "optimizer=muon"),
         ("optimizer", node("torch.optim.SparseAdam"), "optimizer: RuntimeError: SparseAdam"),
-        ("schedule", node("torch.optim.lr_scheduler.StepLR"), "step_size missing"),
+        ("schedule", node("torch.optim.lr_scheduler.StepLR"), "has no step_size"),
         ("schedule", ONE_CYCLE, "total_steps=30"),
         ("schedule", node("torch.optim.lr_scheduler.ReduceLROnPlateau"), "metric"),
         (

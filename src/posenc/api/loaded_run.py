@@ -117,7 +117,7 @@ class LoadedRun:
             user_keys = {override_key(override) for override in job}
             if load_keys := user_keys & {"run", "modules"}:
                 keys = " and ".join(sorted(load_keys))
-                raise ConfigError(f"{keys} cannot be overridden: posenc.load has set the run")
+                raise ConfigError(f"{keys} cannot be overridden; set it in posenc.load")
             request = OmegaConf.create(compose_resolved(composer, job))
             config = self._read_config()
             evaluations.append(

@@ -86,9 +86,10 @@ def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
         names = target.split(".")
         listed = any(names[: len(m.split("."))] == m.split(".") for m in modules)
         if not listed and not is_trusted_target(target):
+            trusted = ",".join([*modules, names[0]])
             raise ConfigError(
                 f"{target} is outside posenc, and no run on this machine was trained with it; if"
-                f" you trust it, set modules=[{names[0]}]"
+                f" you trust it, set modules='[{trusted}]' (in Python, in posenc.load)"
             )
 
 

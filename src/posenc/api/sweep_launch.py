@@ -61,7 +61,6 @@ def compose_training(
     # Report unknown keys and invalid values before the slow import of torch.
     compose_sweep_jobs(_jobs_with_new_overrides(jobs), composer)
     launcher: Launcher = build(settings.hydra.launcher, name="hydra.launcher")
-    launcher.check_available()
     return Sweep(settings, launcher, jobs, composer)
 
 
@@ -82,6 +81,7 @@ def plan_training(
     """Plan the runs of a sweep; see `posenc.sweeps.plan.plan`."""
     from posenc.sweeps.plan import plan
 
+    sweep.launcher.check_available()
     reuse, local = reused_experiments(sweep.settings), sweep.launcher.local
     try:
         return plan(
@@ -110,6 +110,7 @@ def launch_training(
     skipped.
     """
     before = {planned.name: planned.status() for planned in planned_runs}
+    outcomes: dict[str, Status] = {}
     skipped_states = {"finished"} if sweep.settings.retry else {"finished", "failed"}
     to_launch = [
         planned
@@ -124,5 +125,9 @@ def launch_training(
             )
     if to_launch:
         finished = sum(status.state == "finished" for status in before.values())
-        sweep.launcher.launch(to_launch, finished)
-    return before, {planned.name: planned.final_status() for planned in planned_runs}
+        outcomes = sweep.launcher.launch(to_launch, finished)
+    after = {planned.name: planned.final_status() for planned in planned_runs}
+    for name, outcome in outcomes.items():
+        if outcome.error and outcome.state == after[name].state:  # such as a job that never started
+            after[name] = outcome
+    return before, after

@@ -101,7 +101,7 @@ def attend_block(
     queries, block_keys = q[:, :, rows], k[:, :, keys]
     index = rotation_index(encoding, inputs.pos, rows, keys)
     width = q.shape[-1] if index is None else encoding.geometry.head_width
-    values = _with_width(v[:, :, keys], width)
+    values = _pad_channels(v[:, :, keys], width)
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()
     if index is not None or sink is not None or bias.requires_grad or bias.dtype != q.dtype:
@@ -129,7 +129,7 @@ def attend_without_copy(encoding: Encoding, inputs: AttentionInputs, rows: slice
     bias = unmasked_bias(encoding, inputs, rows, slice(0, rows.stop))
     masked = ~visible_keys(encoding, rows, rows, q.device)
     block_bias = torch.where(masked, -torch.inf, bias[..., rows])
-    values, scale = _with_width(v, q.shape[-1]), v.shape[-1] ** -0.5
+    values, scale = _pad_channels(v, q.shape[-1]), v.shape[-1] ** -0.5
     parts = (slice(0, rows.start), bias[..., : rows.start]), (rows, block_bias)
     (out, lse), block_result = (
         fused_sdpa.forward(q[:, :, rows], k[:, :, keys], values[:, :, keys], part_bias, scale)
@@ -161,7 +161,7 @@ def unmasked_bias(encoding: Encoding, inputs: AttentionInputs, rows: slice, keys
     return bias
 
 
-def _with_width(v: Tensor, width: int) -> Tensor:
+def _pad_channels(v: Tensor, width: int) -> Tensor:
     """Return v, zero-padded to `width` channels.
 
     `pad` copies even if there is nothing to pad, and autograd would save the copies of all blocks.
@@ -184,8 +184,8 @@ class RotationPart(NamedTuple):
 class BlockAttention(torch.autograd.Function):
     """Attention of q [B, H, R, d'], k [B, H, K, d'] and v [B, H, K, d].
 
-    The bias is [1|B, 1|H, R, K]. With a rotation index [R, K], q and k hold several rotations of d
-    channels each, one after the other; otherwise d' = d.
+    The bias is [1|B, 1|H, R, K]. With a rotation index [R, K], q and k are several rotations of d
+    channels each, concatenated along the last dimension; otherwise d' = d.
     """
 
     @staticmethod

@@ -34,9 +34,9 @@ matmul is not used, 0.2 was measured; the estimate is too high there.
 
 
 TRACED_LAYERS = 4
-"""The number of layers that are traced if all are equal.
+"""The number of layers that are traced if all are identical.
 
-Autograd is assumed to save as much in each further layer as in the last traced one.
+Autograd is assumed to save as much in each additional layer as in the last traced one.
 """
 SEQUENCE_HOOKS = ("positions", "content_bias", "normalize", "value_bias")
 """With any of these hooks, autograd may save separate biases or scores for each sequence."""
@@ -49,7 +49,7 @@ class TrainingMemory:
     With FSDP, `weights` and `gradients` include what is gathered from other devices; with DDP,
     `gradients` includes the communication buffers. `logits` is the size of the largest chunk of
     logits in training, `process_bytes` is the memory of Python, torch and Lightning, and
-    `accumulates` is whether gradients are accumulated over micro-batches.
+    `accumulates` says whether gradients are accumulated over micro-batches.
     """
 
     weights: int
@@ -68,7 +68,7 @@ class TrainingMemory:
         The gradients of a step are kept until the next loss has been computed; accumulated
         gradients are also kept during the backward pass. The backward pass first needs two more
         copies of the logits and then, for one layer at a time, about as much memory as autograd
-        saved for it. A checkpoint is serialized in main memory, into a buffer that is copied as it
+        saved for it. A checkpoint is serialized in host memory, into a buffer that is copied as it
         grows.
         """
         persistent = self.weights + self.optimizer
@@ -86,7 +86,7 @@ class TrainingMemory:
 def training_memory(
     config: DictConfig, model: Decoder, vocab_size: int, steps: TrainingSteps, process_bytes: int
 ) -> TrainingMemory:
-    """Return the memory of one device; `model` may be on the meta device.
+    """Return the training memory of one device; `model` may be on the meta device.
 
     `process_bytes` is 0 for a GPU, where only tensors allocated by torch count.
     """
@@ -198,7 +198,7 @@ def _saved_bytes(
         tokens = torch.zeros(sequences, length, dtype=torch.long)
         cumulative_bytes: list[int] = []
         num_layers = len(model.blocks)
-        if num_layers > TRACED_LAYERS and _layers_are_equal(model, choices):
+        if num_layers > TRACED_LAYERS and _layers_are_identical(model, choices):
             model.blocks = model.blocks[:TRACED_LAYERS]
         for block in model.blocks:
             block.register_forward_hook(
@@ -211,7 +211,7 @@ def _saved_bytes(
     return saved.nbytes_excluding(model) + extra
 
 
-def _layers_are_equal(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
+def _layers_are_identical(model: Decoder, choices: Sequence[KernelChoice]) -> bool:
     """Return whether all layers have the same encoding, kernel and parameter shapes."""
     shapes = {tuple(p.shape for p in block.parameters()) for block in model.blocks}
     encodings = {id(encoding) for encoding in layer_encodings(model.encoding)}
@@ -281,7 +281,7 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
             return saved.add(placeholder) if out_is_saved else placeholder
         before = saved.nbytes()
         if choice.name == "flex":
-            # flex needs a GPU. It saves the same tensors as causal attention and the bias factors.
+            # flex needs a GPU. It saves what causal attention saves, and the bias factors.
             out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
             if encoding.overrides("content_bias"):
                 factors = bias_factors("flex", encoding, x, q, k, pos)

@@ -13,7 +13,7 @@ from posenc.check.hook_definitions import (
     user_encodings,
     verify_definitions,
 )
-from posenc.check.hook_values import verify_longer_values, verify_values
+from posenc.check.hook_values import verify_values, verify_values_on_longer_input
 from posenc.check.reproducibility import verify_reproducibility
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import user_code_error
@@ -54,7 +54,7 @@ def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
     try:
         verify_definitions(encoding)
         verify_values(encoding, [(torch.float32, dtype)])
-        verify_longer_values(encoding, (torch.float32, dtype))
+        verify_values_on_longer_input(encoding, (torch.float32, dtype))
         verify_causality(encoding)
         for part in user_encodings(encoding):
             verify_reproducibility(part)

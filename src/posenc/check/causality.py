@@ -1,4 +1,4 @@
-"""Verifies on short inputs that a layer's outputs do not depend on later tokens or their number."""
+"""Verifies on short inputs that outputs do not depend on later tokens or on how many there are."""
 
 import copy
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from posenc.check.hook_definitions import (
     call_hook,
     hook_error,
     is_builtin,
-    user_encodings_then_outer,
+    user_encodings_and_self,
 )
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
@@ -36,19 +36,19 @@ PROBLEMS = {
 
 
 def verify_causality(encoding: Encoding) -> None:
-    """Raise ConfigError if a prefix's outputs depend on later tokens or on their number.
+    """Raise ConfigError if a prefix's outputs depend on later tokens or on how many there are.
 
     The user's encodings inside a composite encoding are verified first, so that the message names
     them. User-defined encodings are also verified on longer inputs. Properties that an encoding
     declares in `limitations` are not verified.
     """
-    for part in user_encodings_then_outer(encoding):
+    for part in user_encodings_and_self(encoding):
         longer = () if is_builtin(type(part)) else (LONGER_LENGTH,)
         lengths = (TINY_LENGTH, *longer)
         for name, problem in PROBLEMS.items():
             if name in part.limitations:
                 continue
-            hooks = (dependent_hook(part, name, length) for length in lengths)
+            hooks = (leaking_hook(part, name, length) for length in lengths)
             if hook := next(filter(None, hooks), None):
                 remedy = f"if that is intended, give the reason in limitations[{name!r}]"
                 raise hook_error(part, hook, f"{problem}; {remedy}")
@@ -56,7 +56,7 @@ def verify_causality(encoding: Encoding) -> None:
 
 def dependence_location(encoding: Encoding, name: str) -> str:
     """Return text such as ` through Shift.rotate (mine.py, line 7)`, or "" if no hook is found."""
-    hook = dependent_hook(encoding, name)
+    hook = leaking_hook(encoding, name)
     if hook is None:
         return ""
     location = definition_location(getattr(type(encoding), hook))
@@ -64,7 +64,7 @@ def dependence_location(encoding: Encoding, name: str) -> str:
 
 
 @torch.no_grad()
-def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> str | None:
+def leaking_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> str | None:
     """Return the hook through which a prefix depends on later tokens, or None.
 
     For `causal`, later tokens are replaced; for `prefix_consistent`, they are removed. The
@@ -82,9 +82,9 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
             x, q, k, v = map(partial(_replace_suffix, prefix_length), inputs[:4], others)
             changed = AttentionInputs(x, q, k, v, inputs.pos)
         else:
-            alone = random_inputs(tested, prefix_length)
+            prefix_inputs = random_inputs(tested, prefix_length)
             x, q, k, v = (tensor[..., :prefix_length, :] for tensor in inputs[:4])
-            changed = AttentionInputs(x, q, k, v, alone.pos)
+            changed = AttentionInputs(x, q, k, v, prefix_inputs.pos)
         for layer in distinct_layers(tested):
             before = layer_outputs(tested, layer, inputs, prefix_length)
             after = layer_outputs(tested, layer, changed, prefix_length)
@@ -96,16 +96,16 @@ def dependent_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> 
 
 
 def _attention_hook(layer_encoding: Encoding, name: str, length: int, prefix_length: int) -> str:
-    """Return the hook through which a prefix depends on later tokens or on their number.
+    """Return the hook through which a prefix depends on later tokens or on how many there are.
 
-    It is none of those in `layer_outputs`, because only the output of attention differs.
+    The hooks in `layer_outputs` are ruled out, because only the output of attention differs.
     """
     scores = torch.zeros(1, layer_encoding.geometry.heads, length, length)
     scores.masked_fill_(torch.ones(length, length).triu(1).bool(), -torch.inf)
     weights = layer_encoding.normalize(scores)[:, :, :prefix_length]
-    alone = layer_encoding.normalize(scores[:, :, :prefix_length, :prefix_length])
+    prefix_weights = layer_encoding.normalize(scores[:, :, :prefix_length, :prefix_length])
     attends_later = weights[..., prefix_length:].abs().max() > TOLERANCE
-    depends_on_length = _differ(weights[..., :prefix_length], alone)
+    depends_on_length = _differ(weights[..., :prefix_length], prefix_weights)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
     return hook_not_in_layer_outputs(layer_encoding)

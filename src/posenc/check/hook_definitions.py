@@ -96,7 +96,7 @@ def raising_line(error: BaseException, encoding: Encoding) -> str | None:
     return error_location(error, [type(part) for part in nested_encodings(encoding)])
 
 
-def user_encodings_then_outer(encoding: Encoding) -> list[Encoding]:
+def user_encodings_and_self(encoding: Encoding) -> list[Encoding]:
     """Return the user's encodings inside an encoding, from the inside out, then this encoding.
 
     The encoding itself may be posenc's own.

@@ -21,7 +21,7 @@ from posenc.check.hook_definitions import (
     hook_error,
     is_builtin,
     user_encodings,
-    user_encodings_then_outer,
+    user_encodings_and_self,
 )
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
@@ -57,7 +57,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     each of `dtypes`. User-defined encodings inside it are tested first and by themselves, so that
     the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
-    for part in user_encodings_then_outer(encoding):
+    for part in user_encodings_and_self(encoding):
         with torch.random.fork_rng(devices=[]):
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
@@ -68,8 +68,8 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
 
 
 @torch.no_grad()
-def verify_longer_values(encoding: Encoding, dtypes: Dtypes) -> None:
-    """Like `verify_values`, on LONGER_LENGTH tokens and for user-defined encodings only."""
+def verify_values_on_longer_input(encoding: Encoding, dtypes: Dtypes) -> None:
+    """Like `verify_values`, but on LONGER_LENGTH tokens, and only for user-defined encodings."""
     for part in user_encodings(encoding):
         length, train_length = supported_length(part, LONGER_LENGTH), part.geometry.train_length
         try:
@@ -285,7 +285,7 @@ def _output_error(encoding: Encoding, hook: str, output: Any, expected: str) -> 
 
 
 def describe_value(value: Any) -> str:
-    """Describe a value; for a tensor, its dtype and shape and, on a CPU, NaN or infinity in it."""
+    """Describe a value: a tensor by its dtype, shape and, on a CPU, any NaN or infinity."""
     if isinstance(value, Tensor) and value.device.type != "cpu":
         return f"{_dtype_name(value.dtype)} {list(value.shape)} on device {value.device}"
     if not isinstance(value, Tensor):

@@ -29,36 +29,36 @@ BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
-    0: success. 1: a failure, such as that of a run. 2: an invalid request. 130: stopped by Ctrl-C
+    0: success. 1: a failure, for example of a run. 2: an invalid request. 130: stopped by Ctrl-C
     or, in a sweep, by another signal. 141: the output was closed.
     """
     _open_closed_descriptors()
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("--help", "-h", "help"):
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
         print(overview())
         return 0
-    if words[0] == "--version":
+    if arguments[0] == "--version":
         print(f"posenc {__version__}")
         return 0
     try:
-        return _run(words[0], words[1:])
+        return _run(arguments[0], arguments[1:])
     except PosencError as error:
-        return _report(words[0], str(error), error.exit_code)
+        return _print_error(arguments[0], str(error), error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         return BROKEN_PIPE
     except OSError as error:
         if is_disk_full(error):
-            return _report(words[0], DISK_FULL_MESSAGE, PosencError.exit_code)
+            return _print_error(arguments[0], DISK_FULL_MESSAGE, PosencError.exit_code)
         if not is_path_error(error):
             raise
-        return _report(words[0], describe_path_error(error), ConfigError.exit_code)
+        return _print_error(arguments[0], describe_path_error(error), ConfigError.exit_code)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
             return BROKEN_PIPE
         # If this were not caught, posenc would exit with that code, which may be 0.
         message = f"code outside posenc called sys.exit({error.code!r})"
-        return _report(words[0], message, ConfigError.exit_code)
+        return _print_error(arguments[0], message, ConfigError.exit_code)
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
 
@@ -75,17 +75,17 @@ def _open_closed_descriptors() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _report(command: str, message: str, exit_code: int) -> int:
+def _print_error(command: str, message: str, exit_code: int) -> int:
     with suppress(BrokenPipeError):
         print(abbreviate(printable(f"posenc {command}: {message}")), file=sys.stderr)
     return exit_code
 
 
-def _run(command: str, words: list[str]) -> int:
+def _run(command: str, arguments: list[str]) -> int:
     if command not in COMMANDS:
         hint = did_you_mean(command, COMMANDS)
         raise ConfigError(f"unknown command{hint}; available: {', '.join(COMMANDS)}")
-    if "--help" in words or "-h" in words:
+    if "--help" in arguments or "-h" in arguments:
         print(command_help(command))
         return 0
     # The current folder may contain untrusted code, so nothing in it is imported unless the user
@@ -94,7 +94,7 @@ def _run(command: str, words: list[str]) -> int:
         current = os.getcwd()
     except FileNotFoundError:
         raise ConfigError("the current folder has been deleted; change to another one") from None
-    requested = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [p for p in sys.path if p and (p != current or p in requested)]
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [p for p in sys.path if p and (p != current or p in python_path)]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")
-    return module.run(parse(command, words))
+    return module.run(parse(command, arguments))

@@ -22,7 +22,7 @@ def run(arguments: Arguments) -> int:
     machine_config = compose("plan", machine_overrides, folders).machine
     if CFG in arguments.flags:
         return print_configs(configs)
-    import torch  # a slow import, after the configurations have been checked
+    import torch  # a slow import, deferred until the configurations have been checked
 
     from posenc.benchmark.estimate import estimate_runs
     from posenc.benchmark.estimate_tables import as_json, print_estimates

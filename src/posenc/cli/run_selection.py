@@ -1,6 +1,7 @@
 """Selection of runs by path, by a unique prefix of the name, or by filters within an experiment."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +43,9 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     """Return the run of an experiment whose path, name or unique name prefix is `path`."""
     if not isinstance(path, str):
         return open_run(path)  # raises ConfigError
-    at_path = [run for run in runs if run.path.resolve() == Path(path).expanduser().resolve()]
+    at_path = [
+        run for run in runs if run.path.resolve() == Path(os.path.expanduser(path)).resolve()
+    ]
     matches = at_path or [run for run in runs if run.name.startswith(path)]
     exact = [run for run in matches if run.name == path]
     if len(matches) > 1 and not exact:

@@ -1,7 +1,7 @@
 """Detects user modules whose files have been edited since Python imported them, as in a notebook.
 
-Jobs import the edited file, so this process would evaluate their weights with other code than they
-were trained with.
+Jobs import the edited file, so this process would evaluate their weights with different code from
+that which trained them.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def was_reloaded(name: str) -> bool:
     if is_edited:
         raise ConfigError(
             f"{file} has been edited since Python imported it; restart Python, or call"
-            f" importlib.reload({name}) and import again what you use from it"
+            f" importlib.reload({name}) and import the names that you use from it again"
         )
     is_reloaded = name in _seen and spec is not module.__spec__
     _seen[name] = module.__spec__, digest
@@ -50,7 +50,7 @@ def was_reloaded(name: str) -> bool:
 
 
 def _functions_match(module: ModuleType, source: bytes) -> bool:
-    """Return whether a module's functions match those compiled from `source`, lines included."""
+    """Return whether a module's functions and line numbers match those of `source`."""
     file = str(module.__file__)
     try:
         pending = [compile(source, file, "exec", dont_inherit=True)]

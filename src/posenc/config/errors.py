@@ -36,7 +36,7 @@ EXTRAS = {
     "optuna": "optuna",
     "pytorch_optimizer": "lion",
 }
-"""Module -> the extra of posenc that installs it."""
+"""Module -> the posenc extra that installs it."""
 
 
 class PosencError(Exception):
@@ -64,16 +64,16 @@ def abbreviate(message: str) -> str:
     Messages quote user input, which is recognizable from its beginning and end.
     """
     words = re.sub(
-        rf"\S{{{MAX_WORD_LENGTH + 1},}}", lambda match: _without_middle(match[0], 100), message
+        rf"\S{{{MAX_WORD_LENGTH + 1},}}", lambda match: _truncate_middle(match[0], 100), message
     )
     return (
-        _without_middle(words, MAX_MESSAGE_LENGTH // 2)
+        _truncate_middle(words, MAX_MESSAGE_LENGTH // 2)
         if len(words) > MAX_MESSAGE_LENGTH
         else words
     )
 
 
-def _without_middle(text: str, kept: int) -> str:
+def _truncate_middle(text: str, kept: int) -> str:
     return f"{text[:kept]} ... ({len(text):,} characters) ... {text[-kept:]}"
 
 
@@ -126,7 +126,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
-    """Return ` (nearest: a, b)` for the options closest to `name`, or an empty string.
+    """Return ` (did you mean a or b?)` for the options closest to `name`, or an empty string.
 
     Options that `name` abbreviates (`optimizer.lr` for `optimizer.learning_rate`) come first, then
     those that end with it (`evaluation/swap` for `swap`). If there are none, the options with the
@@ -136,7 +136,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     nearest = [option for option in names if _abbreviates(name, option)]
     nearest += [option for option in names if option.endswith((f".{name}", f"/{name}"))]
     nearest = nearest or get_close_matches(name, names, n=3, cutoff=0.5)
-    return f" (nearest: {', '.join(nearest[:3])})" if nearest else ""
+    return f" (did you mean {' or '.join(nearest[:3])}?)" if nearest else ""
 
 
 def _abbreviates(name: str, option: str) -> bool:

@@ -63,7 +63,9 @@ class _Utf8File(DocumentFile):
     def _content_digest(self) -> str:
         """Return the digest of the contents; raises ConfigError if they are not UTF-8."""
         if is_sparse(self.path):
-            raise ConfigError(f"{self.label} is a sparse file that consists of holes; delete it")
+            raise ConfigError(
+                f"{self.label} is a sparse file that consists of holes; use another one"
+            )
         digest, offset = sha256(), 0
         with self.path.open("rb") as file:
             for line in file:

@@ -49,8 +49,8 @@ class SinusoidalFrequencies(nn.Module):
         """
         if self.width % (2 * axes):
             raise ValueError(
-                f"{self.width} rotated channels cannot be split into pairs for {axes} axes; their"
-                f" number must be a multiple of {2 * axes}: change model.width or model.heads"
+                f"a width of {self.width} cannot be split into pairs for {axes} axes; it must be a"
+                f" multiple of {2 * axes}: change model.width or model.heads"
             )
         frequencies, attention_factor = self.spectrum(self.width // axes, self.train_length, length)
         frequencies = frequencies.to(device).expand(axes, -1)

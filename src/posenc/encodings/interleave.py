@@ -30,7 +30,7 @@ class Interleave(Encoding):
             every = 2 if every is None else every
             if every < 2:
                 raise ValueError(f"every={every} must be at least 2")
-            setting, pattern = f"every={every}", "S" * (every - 1) + "L"
+            setting, pattern = f"every={every}", "S" * min(every - 1, geometry.layers) + "L"
         elif every is not None:
             raise ValueError(f"every={every} and pattern are mutually exclusive; set one of them")
         else:
@@ -80,6 +80,6 @@ def layer_letters(layers: int, pattern: str, last: str | None, setting: str) -> 
     if len(set(letters)) == 1:
         raise ValueError(
             f"{setting} with last={last} and layers={layers} leaves one of the two encodings"
-            f" without a layer; change one of them"
+            f" without a layer; change one of them, or use more layers"
         )
     return letters

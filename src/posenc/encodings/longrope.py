@@ -7,8 +7,6 @@ Hugging Face's form (no start tokens, factors chosen by length) is `encoding/spe
 q, k [B, H, T, d]; pos [T]; factors l [d/2].
 """
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -47,11 +45,9 @@ class LongRope(Rope):
         if start_tokens < 0:
             raise ValueError(f"start_tokens={start_tokens} must be non-negative")
         self.sinusoids = RescaledFrequencies(spectrum, geometry, per_pair, start_tokens)
-        self.limitations: Mapping[str, str] = (
-            {"shift_invariant": "the first positions are not rescaled"}
-            if start_tokens and bool((per_pair != 1).any())
-            else {}
-        )
+        if start_tokens and bool((per_pair != 1).any()):
+            reason = "the first positions are not rescaled"
+            self.limitations = {**self.limitations, "shift_invariant": reason}
 
 
 class RescaledFrequencies(SinusoidalFrequencies):

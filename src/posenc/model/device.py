@@ -44,7 +44,7 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
 
 @contextmanager
 def fixed_numerics() -> Iterator[None]:
-    """Within this context, torch has the settings with which posenc trains and evaluates.
+    """Apply the torch settings with which posenc trains and evaluates.
 
     These are its defaults for the dtype, the device and the precision of float32 matrix products,
     which a user's process or environment may have changed. This thread and those that it starts

@@ -93,8 +93,8 @@ def cache_unsupported_reason(model: nn.Module) -> str | None:
     """Return why keys and values cannot be reused when the sequence grows, or None if they can.
 
     They can be reused with posenc's own models and encodings if no token depends on later tokens or
-    on their number, which posenc's tests verify. Other models may compute something else from the
-    same layers, and other encodings have not been verified beyond the training length.
+    on how many there are, which posenc's tests verify. Other models may compute something else from
+    the same layers, and other encodings have not been verified beyond the training length.
     """
     for module in model.modules():
         definition: Callable[..., object] = type(module)

@@ -189,7 +189,7 @@ def worse_than_trigram(curves: CurveSet) -> list[str]:
 
 def _code_note(experiment: Experiment) -> list[str]:
     """Return a note if runs were trained with different files of the posenc package."""
-    digests = {run.status.resolved.get("code") for run in experiment.evaluated}
+    digests = {run.status.resolved.get("code") for run in experiment.evaluated} - {None}
     if len(digests) < 2:
         return []
     return [
@@ -209,8 +209,8 @@ def _coverage_note(experiment: Experiment) -> list[str]:
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"
-        " the same length, but not one length with another; the columns S and early tokens compare"
-        " lengths and are not reliable here."
+        " the same length, but not one length with another; the columns “S” and “early tokens”"
+        " compare lengths and are not reliable here."
     ]
 
 

@@ -188,7 +188,7 @@ def read_experiment(folder: Path, select: SelectRuns | None = None) -> Experimen
     present = {*corrupt, *(run.name for run in runs)}
     return Experiment(
         name=folder.resolve().name,
-        folder=_with_short_paths(str(folder)),
+        folder=_shorten_paths(str(folder)),
         command=(plan.get("command") or "").replace(f"{Path.cwd()}/", ""),
         runs=runs,
         not_started=[name for name in order if name not in present],
@@ -220,9 +220,9 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
         try:
             runs.append(_read_run(directory))
         except RunError as error:
-            corrupt[directory.name] = abbreviate(_with_short_paths(printable(str(error))))
+            corrupt[directory.name] = abbreviate(_shorten_paths(printable(str(error))))
         except OSError as error:
-            corrupt[directory.name] = _with_short_paths(printable(describe_path_error(error)))
+            corrupt[directory.name] = _shorten_paths(printable(describe_path_error(error)))
     labels = run_labels([run.config for run in runs])
     selected = select_comparable([(run.train_length, run.rows) for run in runs])
     return [
@@ -233,7 +233,7 @@ def _read_runs(directories: Sequence[RunDirectory]) -> tuple[list[Run], dict[str
 
 def _read_run(directory: RunDirectory) -> Run:
     config, status = directory.verified_config_dict(), directory.status()
-    status = status.replace(error=_with_short_paths(status.error or "") or None)
+    status = status.replace(error=_shorten_paths(status.error or "") or None)
     log, timing = directory.metrics(), directory.timing()
     directory.check_logs(status, log, timing)
     stopped_early = bool(log and log[-1].get(STOPPED_EARLY))
@@ -255,7 +255,7 @@ def _read_run(directory: RunDirectory) -> Run:
     )
 
 
-def _with_short_paths(text: str) -> str:
+def _shorten_paths(text: str) -> str:
     """Return `text` with paths relative to the working directory or to the home directory."""
     text = text.replace(f"{Path.cwd()}/", "")
     home = str(Path.home())

@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import time
 from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +38,9 @@ def freeze_code(folder: Path) -> Path:
     since this process imported it: the jobs would run other code than the one that planned them.
     """
     digest = _digest(PACKAGE, EXCLUDED)
-    if modified := [f for f in PACKAGE.rglob("*.py") if f.stat().st_mtime > posenc.IMPORT_TIME]:
+    now = time.time()  # later times are those of another clock
+    files = [file for file in PACKAGE.rglob("*.py") if file.is_file()]
+    if modified := [f for f in files if posenc.IMPORT_TIME < f.stat().st_mtime <= now]:
         raise RunError(
             f"{modified[0]} has been modified since this process imported posenc; rerun the command"
             f" (in Python, restart the session)"

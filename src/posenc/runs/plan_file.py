@@ -90,9 +90,13 @@ def join_command(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    short = word.replace(f"{Path.home()}/", "$HOME/")
-    can_be_expanded = short != word and not re.search(r'["`\\!]', short) and short.count("$") == 1
-    return f'"{short}"' if can_be_expanded else shlex.quote(word)
+    home = str(Path.home())
+    pattern = rf"(?<![\w.-]){re.escape(home)}(?=/|$)"
+    if home == "/" or not re.search(pattern, word):
+        return shlex.quote(word)
+    if re.search(r'["`\\!$]', word):  # a shell would not only expand $HOME
+        return shlex.quote(re.sub(pattern, "~", word))
+    return f'"{re.sub(pattern, "$HOME", word)}"'
 
 
 def _is_file_name(name: str) -> bool:

@@ -1,8 +1,11 @@
 """The directory of a run and its files."""
 
 import glob
+import math
 import os
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.paths import OUTPUTS
-from posenc.runs.evaluation_rows import read_evaluation, read_rows
+from posenc.runs.evaluation_rows import read_evaluation, read_rows, write_rows
 from posenc.runs.files import (
     RowsDigest,
     corrupt_file_error,
@@ -108,11 +111,20 @@ class RunDirectory:
         files = (self.metrics_file, self.evaluation_file, self.ngrams_file)
         return any(file.exists() for file in files) or any(self.checkpoints.glob("*"))
 
-    def set_aside_results(self) -> None:
-        """Rename the evaluation results to `<name>.old`, because new weights will be trained."""
-        for file in (self.evaluation_file, self.positions_file, self.blocks_file):
-            if file.exists():
-                file.replace(file.with_name(f"{file.name}.old"))
+    def set_aside_results(self, tokens: int) -> None:
+        """Copy the evaluation results to `<name>.old`, and keep those of up to `tokens` tokens.
+
+        Training continues from there, so the others are from weights that it replaces.
+        """
+        with suppress(RunError):  # the file is corrupt
+            rows = self.rows()
+            kept = [row for row in rows if (row.get("at_tokens") or math.inf) <= tokens]
+            if len(kept) == len(rows):
+                return
+            for file in (self.evaluation_file, self.positions_file, self.blocks_file):
+                if file.exists():
+                    shutil.copy2(file, file.with_name(f"{file.name}.old"))
+            write_rows(self.evaluation_file, kept, self.config().planned.hash)
 
     def rows(self, run_hash: str | None = None) -> list[dict[str, Any]]:
         """Return the evaluation rows.

@@ -49,7 +49,7 @@ class RayLauncher(Launcher):
         """
         import_extra("ray", "this launcher")
         address = self.address or os.environ.get("RAY_ADDRESS", "")
-        if (match := re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)) is None:
+        if (match := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)) is None:
             return
         try:
             server = (match[1], int(match[2]))

@@ -96,6 +96,7 @@ class SubmititLauncher(Launcher):
 
     def _submit(self, planned: PlannedRun, code: Path, folder: Path) -> "Job[None]":
         import submitit
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         requeues = {f"{self.cluster}_max_num_timeout": MAX_REQUEUES}
         executor = submitit.AutoExecutor(folder, cluster=self.cluster, **requeues)
@@ -104,7 +105,7 @@ class SubmititLauncher(Launcher):
         with changed_environment(SAFE_PATH):  # the job's process inherits it
             try:
                 return executor.submit(Worker(planned, self.cpus_per_task, code))
-            except submitit.core.utils.FailedJobError as error:
+            except (FailedJobError, FailedSubmissionError) as error:
                 raise RunError(
                     f"the cluster rejected the job of {planned.name}: {one_line(str(error))}; jobs"
                     f" that it has accepted continue. Change hydra.launcher.gpus,"

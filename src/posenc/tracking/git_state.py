@@ -66,12 +66,15 @@ def git_diff() -> str:
     """Return the uncommitted changes of the git repository that contains the current folder.
 
     Returns an empty string if there is no repository, if its settings could make git run another
-    program, or if the changes exceed MAX_DIFF_CHARACTERS.
+    program, or if the changes exceed MAX_DIFF_CHARACTERS. The contents of binary files are left out
+    if they would exceed it.
     """
-    options = ("--no-ext-diff", "--no-textconv", "--binary", "--ignore-submodules=all")
+    options = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "HEAD")
     try:
         _require_safe_repository(Path.cwd())
-        diff = _git(Path.cwd(), "diff", *options, "HEAD", strip=False)
+        diff = _git(Path.cwd(), "diff", "--binary", *options, strip=False)
+        if len(diff) > MAX_DIFF_CHARACTERS:
+            diff = _git(Path.cwd(), "diff", *options, strip=False)
     except (OSError, subprocess.SubprocessError):
         return ""
     return diff if len(diff) <= MAX_DIFF_CHARACTERS else ""

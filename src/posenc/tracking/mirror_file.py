@@ -131,15 +131,17 @@ class MirrorFile:
         """
         if not self.file.exists():
             self.directory.path.mkdir(parents=True, exist_ok=True)
-            is_untrained = self.directory.status().tokens == 0
-            if is_untrained and save_diff and (diff := git_diff()):
+            starts_training = job_type == "train" and not (
+                self.directory.status().tokens or self.directory.has_results()
+            )
+            if starts_training and save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
                 record_trusted([], trials=[trial])
             self.identity = {
                 "id": trial or run_id(self.directory),
                 "job_type": job_type,
-                **(git_state() if is_untrained else {}),
+                **(git_state() if starts_training else {}),
             }
         self.has_file_sizes, self.file_sizes = True, None
         self._write()
@@ -155,7 +157,7 @@ class MirrorFile:
     def record_new_id(self) -> None:
         """Record a new W&B id, because the server already has other rows under the usual id."""
         new_id = wandb_id(secrets.token_hex(4), self.directory.name)
-        self.identity = {"job_type": "train", **git_state(), **self.identity, "id": new_id}
+        self.identity = {"job_type": "train", **self.identity, "id": new_id}
         self._write()
 
     def add_new_results(self, config: DictConfig) -> None:

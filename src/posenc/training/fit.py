@@ -15,7 +15,6 @@ from posenc.model.build import build_model
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
-from posenc.runs.run_directory import RunDirectory
 from posenc.training.batches import RepeatedBatch, micro_batch_loader
 from posenc.training.callbacks import CallbackMetrics, build_callbacks
 from posenc.training.checkpoint import resumable_checkpoint
@@ -49,7 +48,9 @@ def fit(session: Session, training_fraction: float) -> bool:
         checkpoint.check_training_state(config.planned.hash)
         log.info("resumed from step %d", checkpoint.step)
     if rank() == 0:
-        _remove_later_results(run, completed_steps)
+        for file in (run.metrics_file, run.timing_file):
+            truncate_jsonl(file, completed_steps)
+        run.set_aside_results(completed_steps * config.batch_tokens)
     module = build_module(
         config, data.vocab_size, steps, session.encoding, compiled=session.resolved.compile
     )
@@ -75,14 +76,6 @@ def fit(session: Session, training_fraction: float) -> bool:
         log.info("a callback ended training after step %d", trainer.global_step)
     log.info("training finished at step %d of %d", trainer.global_step, steps.total)
     return True
-
-
-def _remove_later_results(run: RunDirectory, step: int) -> None:
-    """Remove the results of training beyond `step`, which is repeated."""
-    for file in (run.metrics_file, run.timing_file):
-        truncate_jsonl(file, step)
-    if step == 0:
-        run.set_aside_results()
 
 
 def build_module(

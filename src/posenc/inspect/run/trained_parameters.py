@@ -51,7 +51,7 @@ def _parameters(encoding: Encoding, length: int) -> Iterator[tuple[tuple[str, st
 
 @torch.no_grad()
 def token_embeddings(model: Decoder, vocab_size: int) -> Tensor:
-    """Return the embeddings [V, D] of all tokens in float64, scaled as they enter the model."""
+    """Return the embeddings [V, D] of all tokens in float64, multiplied by the embedding scale."""
     tokens = torch.arange(vocab_size, device=model.device)
     return model.embedding_scale * model.embedding(tokens[None])[0].double().cpu()
 
@@ -66,15 +66,15 @@ def position_embeddings(encoding: Encoding, length: int, device: torch.device) -
     return added if added.any() else None
 
 
-def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) -> Row:
+def embedding_statistics(name: str, vectors: Tensor, *, has_duplicates: bool = False) -> Row:
     """Return a row with statistics of the norms and the covariance of `vectors` [n, D].
 
     Su (2021, kexue.fm/archives/8231) assumes that position embeddings are small relative to token
     embeddings, and that covariances are nearly diagonal. `diagonal_ratio` is the mean of the
     covariance's diagonal divided by the mean absolute value of its other elements. `independent` is
-    the expected ratio for n independent normal vectors with independent channels, about
-    sqrt(pi n / 2), or None if `repeated` (some vectors occur more than once). `diagonal_fraction`
-    is the diagonal's fraction of the sum of squares.
+    the expected ratio for n independent normal vectors with independent channels (about sqrt(pi n /
+    2)), or None if `has_duplicates` (some vectors occur more than once). `diagonal_fraction` is the
+    fraction of the sum of squares on the diagonal.
     """
     norms, covariance = vectors.norm(dim=-1), vectors.T.cov()
     diagonal = covariance.diagonal()
@@ -86,7 +86,7 @@ def embedding_statistics(name: str, vectors: Tensor, *, repeated: bool = False) 
         "mean_norm": float(norms.mean()),
         "std_norm": float(norms.std(correction=0)),
         "diagonal_ratio": float(diagonal.mean()) / off_diagonal if off_diagonal else None,
-        "independent": None if repeated else math.sqrt(math.pi * len(vectors) / 2),
+        "independent": None if has_duplicates else math.sqrt(math.pi * len(vectors) / 2),
         "diagonal_fraction": float(diagonal.square().sum() / covariance.square().sum()),
     }
 
@@ -99,7 +99,7 @@ def embedding_rows(model: Decoder, vocab_size: int, tokens: Tensor, length: int)
     """
     embeddings = token_embeddings(model, vocab_size)
     train_length = model.encoding.geometry.train_length
-    text = embedding_statistics("text", embeddings[tokens.flatten()], repeated=True)
+    text = embedding_statistics("text", embeddings[tokens.flatten()], has_duplicates=True)
     rows = [embedding_statistics("vocabulary", embeddings), text]
     added = position_embeddings(model.encoding, length, model.device)
     if added is not None:
