@@ -113,6 +113,13 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(folder: Path) -> None:
         corpus.check_unchanged()
 
 
+def test_a_file_of_holes_is_rejected_before_it_is_read(folder: Path) -> None:
+    with (folder / "a.txt").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(ConfigError, match=r"a\.txt' is a sparse file"):
+        TextCorpus(paths="a.txt", test_fraction=0).digest()
+
+
 def test_a_fraction_of_zero_gives_no_split(folder: Path) -> None:
     corpus = TextCorpus(paths="a.txt", test_fraction=0)
     assert corpus.splits() == ("train", "validation")

@@ -22,6 +22,7 @@ from consoles import printed
 from posenc.config.errors import ConfigError, RunError
 from posenc.report.page import Page, write_page
 from posenc.report.write_report import write_report
+from posenc.runs.run_directory import RunDirectory
 
 FIGURES = (
     "perplexity_by_length",
@@ -253,6 +254,18 @@ def test_runs_that_were_scored_on_different_tokens_are_a_limitation(
     write_report(tmp_path / "two", console, full=True)
     text = " ".join(printed(console).split())
     assert "At 128 tokens, the runs were not all scored on the same tokens" in text
+
+
+def test_runs_of_different_versions_of_the_source_are_a_limitation(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+) -> None:
+    for seed in (1, 2):
+        config, rows = fabricate.config("alibi", 64, seed), [fabricate.row(64, 3.0)]
+        run = RunDirectory(fabricate.run(tmp_path / "two", config, rows))
+        status = run.status()
+        status.replace(resolved={**status.resolved, "code": f"{seed:012d}"}).write(run.status_file)
+    write_report(tmp_path / "two", console, full=True)
+    assert "2 versions of posenc's source files" in " ".join(printed(console).split())
 
 
 def test_different_tokens_at_different_training_lengths_are_no_limitation(

@@ -39,7 +39,14 @@ def test_csv_has_the_unrounded_values() -> None:
 
 
 def test_csv_has_no_formulas_that_a_spreadsheet_would_run() -> None:
-    formulas = ["=HYPERLINK(1)", "\t=HYPERLINK(1)", "@SUM(1)", "+1+1", "-1+cmd|' /C calc'!A0"]
+    formulas = [
+        "=HYPERLINK(1)",
+        "\t=HYPERLINK(1)",
+        "@SUM(1)",
+        "+1+1",
+        "-1+cmd|' /C calc'!A0",
+        "＝1",
+    ]
     values = ["-", "-2", "+1.5", "-inf", -3e-07, "L+50", "a=b", None]
     (read,) = csv.reader(io.StringIO(csv_text([[*formulas, *values]])))
     assert read == [*(f"'{text}" for text in formulas), *values[:4], "-3e-07", "L+50", "a=b", "-"]

@@ -16,6 +16,13 @@ def test_after_a_reset_the_peak_no_longer_includes_memory_that_was_freed() -> No
     assert peak_megabytes() - before < 100
 
 
+def test_jobs_do_not_search_the_current_folder_for_an_empty_entry_of_pythonpath(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", ":/somewhere:")
+    assert job_environment(1)["PYTHONPATH"] == "/somewhere"
+
+
 def test_jobs_ignore_variables_that_lower_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
     monkeypatch.setenv("MY_VARIABLE", "kept")

@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, and JSON lines."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from posenc.config.errors import RunError
 from posenc.runs.files import (
     append_jsonl,
+    corrupt_file_error,
     open_for_append,
     read_json,
     read_jsonl,
@@ -52,6 +54,14 @@ def test_rows_after_a_step_are_dropped(tmp_path: Path) -> None:
     assert file.read_text().splitlines() == before[:3]
     append_jsonl(file, {"step": 4, "loss": 4.1})
     assert [row["step"] for row in read_jsonl(file)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.EACCES, "make it readable"), (errno.EIO, "check the disk")]
+)
+def test_a_file_that_cannot_be_read_is_not_called_corrupt(number: int, remedy: str) -> None:
+    error = corrupt_file_error(Path("a.json"), OSError(number, "reason"))
+    assert str(error) == f"a.json cannot be read (reason); {remedy}"
 
 
 def test_strings_that_cannot_be_printed_are_corrupt(tmp_path: Path) -> None:
