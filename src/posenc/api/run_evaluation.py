@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from posenc.api.saved_run import locked_run, run_tokenizer, training_data
-from posenc.config.component_types import user_targets
+from posenc.config.component_types import check_trusted, user_targets
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
@@ -82,15 +82,10 @@ def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
     module that the run's encoding is from.
     """
     values: Any = OmegaConf.to_container(request, resolve=True)
-    for target in user_targets({key: values.get(key) for key in ("evaluation", "data")}):
-        names = target.split(".")
-        listed = any(names[: len(m.split("."))] == m.split(".") for m in modules)
-        if not listed and not is_trusted_target(target):
-            trusted = ",".join([*modules, names[0]])
-            raise ConfigError(
-                f"{target} is outside posenc, and no run on this machine was trained with it; if"
-                f" you trust it, set modules='[{trusted}]' (in Python, in posenc.load)"
-            )
+    for key in ("evaluation", "data"):
+        for target in user_targets({key: values.get(key)}):
+            if not is_trusted_target(target):
+                check_trusted({"_target_": target}, key, modules)
 
 
 def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:

@@ -14,7 +14,12 @@ from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
 MEMORY_PARTS = (
-    *("weights", "gradients", "optimizer", "activations", "logits", "validation_logits"),
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "validation_logits",
     "process_bytes",
 )
 

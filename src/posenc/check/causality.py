@@ -15,12 +15,7 @@ from posenc.check.encoding_under_test import (
     perturb_zero_parameters,
 )
 from posenc.check.hook_calls import convert, distinct_layers, random_inputs
-from posenc.check.hook_definitions import (
-    call_hook,
-    hook_error,
-    is_builtin,
-    user_encodings_and_self,
-)
+from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_encodings_and_self
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding

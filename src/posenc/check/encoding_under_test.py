@@ -178,5 +178,10 @@ def compute_logits(
 
 def max_difference(a: Tensor, b: Tensor) -> float:
     """Return the largest absolute difference between two tensors; infinity instead of NaN."""
+    return absolute_difference(a, b).max().item()
+
+
+def absolute_difference(a: Tensor, b: Tensor) -> Tensor:
+    """Return |a - b|, with infinity instead of NaN."""
     infinity = float("inf")
-    return (a - b).abs().nan_to_num(nan=infinity, posinf=infinity).max().item()
+    return (a - b).abs().nan_to_num(nan=infinity, posinf=infinity)

@@ -15,6 +15,7 @@ from posenc.check.encoding_under_test import (
     SEED,
     EncodingUnderTest,
     Result,
+    absolute_difference,
     compute_logits,
     failed,
     max_difference,
@@ -229,8 +230,7 @@ def _float64_outputs(
 
 def _error_over_tolerance(output: HookOutput, exact: HookOutput) -> tuple[float, float]:
     """Return the worst ratio of an element's error to its tolerance, and that element's error."""
-    infinity = float("inf")
-    error = (output.value - exact.value).abs().nan_to_num(nan=infinity, posinf=infinity)
+    error = absolute_difference(output.value, exact.value)
     magnitude = exact.magnitude.clamp(min=1)
     if output.dtype == torch.bfloat16:
         tolerance = BFLOAT16_TOLERANCE * magnitude.max()

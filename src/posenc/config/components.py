@@ -51,10 +51,9 @@ def build(
         if isinstance(cause, ConfigError):
             raise cause from None
         error_type = "" if isinstance(cause, ValueError) else f"{type(cause).__name__}: "
-        message = str(cause).partition("HYDRA_INSTANTIATE_ALLOWLIST_OVERRIDE")[0]
-        if message != str(cause):  # Hydra's remedy would allow any code to run
+        if "HYDRA_INSTANTIATE_ALLOWLIST_OVERRIDE" in str(cause):  # would allow any code to run
             raise ConfigError(f"{name}: Hydra does not instantiate {node['_target_']}") from error
-        raise ConfigError(f"{name}: {error_type}{message}") from error
+        raise ConfigError(f"{name}: {error_type}{cause}") from error
     annotation = group_type(_group(name))
     if args and get_origin(annotation) is Callable:
         annotation = get_args(annotation)[1]

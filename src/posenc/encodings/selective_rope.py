@@ -4,10 +4,10 @@
 
 This follows the authors' code (timurcarstensen/selective-rope, modules/rotary.py). R rotates every
 pair of channels of every head by its own angle. n divides the part of x of each head by its L2
-norm, conv is causal and depthwise, and theta_p = base^(-2p/d) is fixed. W1 [layers, rank, D], W2
-[layers, H d/2, rank] and the convolution [layers, H d/2, conv_width] are initialized like nn.Linear
-and nn.Conv1d. The repository's options for a bias, a phase gate and other parametrizations are off
-by default and not included. q, k [B, H, T, d]; pos is not used.
+norm, conv is causal and depthwise, and theta_p = base^(-2p/d) is fixed. W1 [layers, rank, D],
+W2 [layers, H d/2, rank] and the convolution [layers, H d/2, conv_width] are initialized like
+nn.Linear and nn.Conv1d. The repository's options for a bias, a phase gate and other
+parametrizations are off by default and not included. q, k [B, H, T, d]; pos is not used.
 """
 
 import torch

@@ -11,7 +11,7 @@ from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
-from posenc.runs.plan_file import join_command, quoted_command
+from posenc.runs.plan_file import join_command, quoted_command, with_overrides
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,10 @@ def train_command(command: str, overrides: Mapping[str, Any]) -> str:
 
     `command` comes from a plan; it is replaced if it does not run posenc.
     """
-    words = shlex.split(quoted_command(command) or "posenc train")
-    kept = [word for word in words if word.partition("=")[0] not in overrides]
     settings = {key: to_override_value(value, key) for key, value in overrides.items()}
     if "seed" in overrides:
         settings["seed"] = ",".join(map(str, overrides["seed"]))
-    return join_command([*kept, *(f"{key}={value}" for key, value in settings.items())])
+    return join_command(with_overrides(quoted_command(command) or "posenc train", settings))
 
 
 def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> str:

@@ -75,7 +75,7 @@ def _is_copy(folder: Path, digest: str) -> bool:
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):
         return False
-    return bool(digest) and _digest(folder / "posenc").startswith(digest)
+    return _digest(folder / "posenc").startswith(digest)
 
 
 def _copy_package(target: Path) -> None:

@@ -84,6 +84,12 @@ def quoted_command(command: str) -> str | None:
     return shlex.join(words) if words[:1] == ["posenc"] else None
 
 
+def with_overrides(command: str, overrides: Mapping[str, str]) -> list[str]:
+    """Return the words of a command with `overrides`, which replace those with the same key."""
+    kept = [word for word in shlex.split(command) if word.partition("=")[0] not in overrides]
+    return [*kept, *(f"{key}={value}" for key, value in overrides.items())]
+
+
 def join_command(words: Sequence[str]) -> str:
     """Return a command for a report, quoted for a shell; it names the home directory as $HOME."""
     return " ".join(map(_quoted, words))

@@ -34,7 +34,8 @@ class RayLauncher(Launcher):
 
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
         check_positive(num_cpus=num_cpus)
-        self.local = (address or os.environ.get("RAY_ADDRESS", "")) in ("", "local")
+        self.cluster = address or os.environ.get("RAY_ADDRESS", "")
+        self.local = self.cluster in ("", "local")
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
         self.console = Console(stderr=True)
 
@@ -48,15 +49,15 @@ class RayLauncher(Launcher):
         Ray itself would retry for several minutes.
         """
         import_extra("ray", "this launcher")
-        address = self.address or os.environ.get("RAY_ADDRESS", "")
-        if (match := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)) is None:
+        match = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", self.cluster)
+        if match is None:
             return
         try:
             server = (match[1], int(match[2]))
             socket.create_connection(server, timeout=CONNECT_SECONDS).close()
         except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"no Ray cluster can be reached at {address} ({error}); set"
+                f"no Ray cluster can be reached at {self.cluster} ({error}); set"
                 f" hydra.launcher.address or RAY_ADDRESS to the address of a running cluster, or"
                 f" hydra.launcher.address=local to start one on this machine"
             ) from None

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
-from posenc.runs.plan_file import quoted_command, read_plan
+from posenc.runs.plan_file import quoted_command, read_plan, with_overrides
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
@@ -126,11 +126,6 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
     return [
-        _with_retry(command) if "failed" in states else command
+        shlex.join(with_overrides(command, {"retry": "true"})) if "failed" in states else command
         for command, states in states_by_command.items()
     ]
-
-
-def _with_retry(command: str) -> str:
-    words = [word for word in shlex.split(command) if not word.startswith("retry=")]
-    return shlex.join([*words, "retry=true"])

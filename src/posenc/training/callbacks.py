@@ -29,7 +29,6 @@ REJECTED_CALLBACKS: dict[type[pl.Callback], str] = {
     ),
 }
 """Callback class that posenc rejects -> what to use instead, with the reason if needed."""
-AVERAGING_CALLBACKS = (pl.callbacks.WeightAveraging,)
 STOPPING_CALLBACKS = (pl.callbacks.EarlyStopping, pl.callbacks.Timer)
 
 
@@ -52,9 +51,8 @@ def check_averaging_started(callbacks: Iterable[pl.Callback]) -> None:
     posenc's own callback then saves the trained weights; Lightning's saves the initial ones.
     """
     for callback in callbacks:
-        if isinstance(callback, AVERAGING_CALLBACKS) and not isinstance(
-            callback, StochasticWeightAveraging
-        ):
+        is_averaging = isinstance(callback, pl.callbacks.WeightAveraging)
+        if is_averaging and not isinstance(callback, StochasticWeightAveraging):
             model = callback._average_model
             if model is not None and not bool(model.n_averaged):
                 raise RunError(
@@ -75,14 +73,10 @@ def _unsupported_reason(callback: pl.Callback, config: DictConfig) -> str | None
         return f"monitor={monitor} must be one of {', '.join(MONITORABLE_METRICS)}"
     if isinstance(callback, pl.callbacks.EarlyStopping) and config.validation.every_tokens is None:
         return "it runs after each validation; set validation.every_tokens"
-    if (
-        isinstance(callback, AVERAGING_CALLBACKS + STOPPING_CALLBACKS)
-        and config.evaluation.at_tokens
-    ):
+    is_averaging = isinstance(callback, pl.callbacks.WeightAveraging)
+    if (is_averaging or isinstance(callback, STOPPING_CALLBACKS)) and config.evaluation.at_tokens:
         return "it cannot be combined with evaluation.at_tokens; set evaluation.at_tokens=[]"
-    if isinstance(callback, AVERAGING_CALLBACKS) and (
-        config.compile or config.trainer.strategy == "fsdp"
-    ):
+    if is_averaging and (config.compile or config.trainer.strategy == "fsdp"):
         return "it copies the model; set compile=false and trainer.strategy=ddp"
     return None
 

@@ -72,9 +72,9 @@ def embedding_statistics(name: str, vectors: Tensor, *, has_duplicates: bool = F
     Su (2021, kexue.fm/archives/8231) assumes that position embeddings are small relative to token
     embeddings, and that covariances are nearly diagonal. `diagonal_ratio` is the mean of the
     covariance's diagonal divided by the mean absolute value of its other elements. `independent` is
-    the expected ratio for n independent normal vectors with independent channels (about sqrt(pi n /
-    2)), or None if `has_duplicates` (some vectors occur more than once). `diagonal_fraction` is the
-    fraction of the sum of squares on the diagonal.
+    the expected ratio for n independent normal vectors with independent channels, about
+    sqrt(pi n / 2), or None if `has_duplicates` (some vectors occur more than once).
+    `diagonal_fraction` is the fraction of the sum of squares on the diagonal.
     """
     norms, covariance = vectors.norm(dim=-1), vectors.T.cov()
     diagonal = covariance.diagonal()
