@@ -13,10 +13,16 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def gpu_job(small_job: list[str]) -> list[str]:
+    """The overrides of a run that trains in seconds on a GPU."""
+    return [override for override in small_job if override != "trainer=cpu"]
+
+
 def test_a_sweep_is_estimated_and_nothing_is_written(
-    small_job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    gpu_job: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = ["plan", *small_job, "encoding=alibi,nope", "seed=1,2", "machine=h100"]
+    words = ["plan", *gpu_job, "encoding=alibi,nope", "seed=1,2", "machine=h100"]
     assert main([*words, "--json"]) == 0
     estimates = json.loads(capsys.readouterr().out)
     assert [(run["encoding"], run["seed"]) for run in estimates["runs"]] == [
@@ -40,9 +46,9 @@ def test_a_sweep_is_estimated_and_nothing_is_written(
 
 
 def test_labels_name_the_settings_that_differ_between_runs(
-    small_job: list[str], capsys: pytest.CaptureFixture[str]
+    gpu_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["plan", *small_job, "encoding=rope", "encoding.spectrum.base=1e4,5e5", "machine=h100"]
+    words = ["plan", *gpu_job, "encoding=rope", "encoding.spectrum.base=1e4,5e5", "machine=h100"]
     assert main([*words, "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert [run["label"] for run in runs] == ["rope base=10000", "rope base=500000"]
@@ -88,16 +94,16 @@ def test_a_task_is_estimated_without_building_its_data(capsys: pytest.CaptureFix
 
 
 def test_the_choice_of_compile_is_shown_with_its_reason(
-    small_job: list[str], capsys: pytest.CaptureFixture[str]
+    small_job: list[str], gpu_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = [*small_job, "compile=auto"]
-    any_device = [word for word in job if word != "trainer=cpu"]
+    any_device = [*gpu_job, "compile=auto"]
     long_on_h100 = ["tokens=192000", "machine=h100"]
     assert main(["plan", *job, "machine.seconds=0.01"]) == 0
     assert "torch.compile: no (saves little in float32 on a CPU)" in capsys.readouterr().out
     assert main(["plan", *any_device, *long_on_h100]) == 0
     assert "torch.compile: yes (float32 on a GPU)" in capsys.readouterr().out
-    assert main(["plan", *small_job, "machine=h100", "--json"]) == 0
+    assert main(["plan", *gpu_job, "machine=h100", "--json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     assert (run["compile"], run["compile_reason"]) == (False, "compile=false")
     assert main(["plan", *any_device, "machine=h100", "train_length=24,48"]) == 0
@@ -108,9 +114,9 @@ def test_the_choice_of_compile_is_shown_with_its_reason(
 
 
 def test_runs_that_exceed_memory_are_reported(
-    small_job: list[str], capsys: pytest.CaptureFixture[str]
+    gpu_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", *small_job, "machine=h100", "machine.memory=1e5"]) == 0
+    assert main(["plan", *gpu_job, "machine=h100", "machine.memory=1e5"]) == 0
     output = " ".join(capsys.readouterr().out.split())
     assert "peak memory exceeds the device's 100kB for 1 run" in output
 
@@ -136,6 +142,7 @@ def test_the_sweep_of_a_paper_is_estimated_without_its_data(
         (["machine=h100", "machine.utilization=2"], "utilization=2"),
         (["machine=h100", "model.heads=5"], "heads=5 does not divide width=128"),
         (["machine=h100", "--csv"], "unknown flag --csv"),
+        (["machine=h100", "trainer=cpu"], "trainer=cpu trains on a CPU"),
     ],
 )
 def test_a_mistake_gets_one_message(

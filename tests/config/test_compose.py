@@ -124,6 +124,8 @@ def test_did_you_mean_suggests_similar_names() -> None:
     )
     assert did_you_mean("lr", ["o.learning_rate", "lrs"]) == " (did you mean o.learning_rate?)"
     assert did_you_mean("zzz", ["alibi", "rope"]) == ""
+    assert did_you_mean("rop", ["rope", "ropes"]) == " (did you mean rope or ropes?)"
+    assert did_you_mean("o.x", ["o.x1", "o.x2", "o.x3"]) == " (did you mean o.x3, o.x2 or o.x1?)"
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])

@@ -7,6 +7,7 @@ from posenc.cli.targets import print_configs
 from posenc.config.components import build
 from posenc.config.compose import Composer, compose
 from posenc.config.console import Console
+from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep, expand_config
 from posenc.config.overrides import root_key
 from posenc.jobs.job_config import compose_sweep_jobs
@@ -26,11 +27,14 @@ def run(arguments: Arguments) -> int:
 
     from posenc.benchmark.estimate import estimate_runs
     from posenc.benchmark.estimate_tables import as_json, print_estimates
-    from posenc.benchmark.throughput import Machine, ThisMachine
+    from posenc.benchmark.throughput import DataSheetGpu, Machine, ThisMachine
     from posenc.runs.hardware import gpu_groups, gpus
     from posenc.sweeps.pool import PoolLauncher, concurrent_runs
 
     machine: Machine = build(machine_config, name="machine")
+    on_cpu = any(config["trainer"]["accelerator"] == "cpu" for config in configs)
+    if isinstance(machine, DataSheetGpu) and on_cpu:
+        raise ConfigError("the chosen machine is a GPU, but trainer=cpu trains on a CPU; omit one")
     launcher = build(settings.hydra.launcher, name="hydra.launcher")
     if isinstance(machine, ThisMachine) and isinstance(launcher, PoolLauncher):
         devices = max(config["devices"] for config in configs)

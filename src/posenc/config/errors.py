@@ -136,7 +136,9 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     nearest = [option for option in names if _abbreviates(name, option)]
     nearest += [option for option in names if option.endswith((f".{name}", f"/{name}"))]
     nearest = nearest or get_close_matches(name, names, n=3, cutoff=0.5)
-    return f" (did you mean {' or '.join(nearest[:3])}?)" if nearest else ""
+    *others, last = nearest[:3] or [""]
+    choices = f"{', '.join(others)} or {last}" if others else last
+    return f" (did you mean {choices}?)" if nearest else ""
 
 
 def _abbreviates(name: str, option: str) -> bool:

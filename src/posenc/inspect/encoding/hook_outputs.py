@@ -30,15 +30,16 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
     """Return the position vectors [T, C], or None if the encoding has none.
 
     A position vector is what the encoding adds to a token embedding, or an all-ones query vector of
-    the first head after rotation. If the encoding both adds and rotates, it is the concatenation.
+    the first head after rotation, with all-ones hidden states. If the encoding both adds and
+    rotates, it is the concatenation.
     """
     geometry, layer, added = encoding.geometry, encoding.at_layer(0), added_vectors(encoding, pos)
     parts = [] if added is None else [added]
     if layer.overrides("rotate"):
         tokens = _num_tokens(pos)
         ones = torch.ones(1, geometry.heads, tokens, geometry.head_width, dtype=torch.float64)
-        zeros = torch.zeros(1, tokens, geometry.width, dtype=torch.float64)
-        rotated, _ = layer.rotate(zeros, ones, ones, pos)
+        hidden = torch.ones(1, tokens, geometry.width, dtype=torch.float64)
+        rotated, _ = layer.rotate(hidden, ones, ones, pos)
         parts.append(rotated[0, 0])
     return torch.cat(parts, dim=-1) if parts else None
 
