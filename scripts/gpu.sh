@@ -67,7 +67,7 @@ train() {
 }
 
 peers() {  # SIZE TOKENS
-    "$python" scripts/benchmarks/peers.py --size "$1" --tokens "$2" --length "$length" --precision "$precision" \
+    "$python" scripts/benchmarks/compare_implementations.py --size "$1" --tokens "$2" --length "$length" --precision "$precision" \
         ${compile:+--compile} --rounds "$rounds" --only "posenc nope,posenc learned,nanoGPT" --json "$out/peers_$1.json"
 }
 
@@ -81,7 +81,7 @@ case "${1:-}" in
         ;;
     --smoke-test)
         out="${OUTPUTS:-$PWD/outputs/gpu_smoke_test}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
-        tests=(-m gpu --collect-only) options=(--length 128 --head-width 16 --rounds 1) compile=
+        tests=(-m gpu --collect-only) options=(--length 128 --head-dim 16 --rounds 1) compile=
         precision=float32  # most CPUs emulate bf16, and then the peers alone take minutes
         tiny=(trainer=cpu "precision=$precision" rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
             model.feed_forward=64 vocab_size=50 encoding=nope,alibi)

@@ -1,6 +1,6 @@
 """Time FlexAttention with several `kernel_options`, to choose FLEX_OPTIONS in attention/choice.py.
 
-    python scripts/benchmarks/flex_options.py [--length 4096] [--head-width 64] [--rounds 10]
+    python scripts/benchmarks/flex_options.py [--length 4096] [--head-dim 64] [--rounds 10]
 
 Uses ALiBi with bfloat16 inputs. Prints, for each candidate, the median time of a forward and a
 backward pass, and its ratio to that of PyTorch's own choice. On a CPU, where FlexAttention has
@@ -55,10 +55,10 @@ def attend(inputs: list[Tensor], encoding: Alibi, options: dict[str, Any]) -> No
         out.backward(torch.ones_like(out))
 
 
-def measure(length: int, head_width: int, rounds: int, device: torch.device) -> None:
+def measure(length: int, head_dim: int, rounds: int, device: torch.device) -> None:
     """Print the median time of every candidate that compiles; compilation is not timed."""
-    geometry = Geometry(HEADS * head_width, HEADS, layers=1, train_length=length)
-    shape = max(1, TOKENS // length), HEADS, length, head_width
+    geometry = Geometry(HEADS * head_dim, HEADS, layers=1, train_length=length)
+    shape = max(1, TOKENS // length), HEADS, length, head_dim
     gpu = device.type == "cuda"
     inputs = [
         torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=gpu) for _ in range(3)
@@ -81,14 +81,12 @@ def measure(length: int, head_width: int, rounds: int, device: torch.device) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--length", type=int, default=4096)
-    parser.add_argument("--head-width", type=int, default=64)
+    parser.add_argument("--head-dim", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    print(
-        f"L={options.length}, {HEADS} heads of width {options.head_width}, bfloat16, {device.type}"
-    )
-    measure(options.length, options.head_width, options.rounds, device)
+    print(f"L={options.length}, {HEADS} heads of width {options.head_dim}, bfloat16, {device.type}")
+    measure(options.length, options.head_dim, options.rounds, device)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def step_table(file: Path) -> str:
 
 
 def peers_table(file: Path) -> str:
-    """Return a table of scripts/benchmarks/peers.py; times are medians over the rounds."""
+    """Return the results of compare_implementations.py; times are medians over the rounds."""
     results: dict[str, Any] = json.loads(file.read_text())
     rounds, flops = results["rounds"], results["flops"]
     peak = peak_flops(results["setup"])

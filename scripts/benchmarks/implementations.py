@@ -181,7 +181,7 @@ IMPLEMENTATIONS = {
     "posenc nope": Implementation(posenc("encoding=nope"), "posenc"),
     "posenc learned": Implementation(posenc("encoding=learned"), "posenc", learned_positions=True),
     "posenc rope": Implementation(posenc("encoding=rope"), "posenc"),
-    "posenc rope gated": Implementation(
+    "posenc rope SwiGLU": Implementation(
         posenc("encoding=rope", "model.norm=rms_norm", "model.activation=swiglu", gated=True),
         "posenc",
     ),
@@ -196,5 +196,5 @@ IMPLEMENTATIONS = {
         x_transformers(rotary=True), "x-transformers", "posenc rope"
     ),
     "litgpt": Implementation(litgpt, "litgpt", "posenc rope"),
-    "transformers Llama": Implementation(llama, "transformers", "posenc rope gated"),
+    "transformers Llama": Implementation(llama, "transformers", "posenc rope SwiGLU"),
 }

@@ -162,7 +162,7 @@ def test_kernels_of_an_encoding_are_compared_within_each_round(rows: Rows) -> No
     slow = {**alibi, "kernels_used": "blocks", "milliseconds": 7e3, "seconds": [8.0, 9.0, 7.0]}
     (record,) = compare_kernels([nope, alibi, slow])
     assert (record["encoding"], record["length"], record["pass"]) == ("alibi", 16, "step")
-    assert (record["auto"], record["fastest"], record["head_width"]) == ("toeplitz", "toeplitz", 8)
+    assert (record["auto"], record["fastest"], record["head_dim"]) == ("toeplitz", "toeplitz", 8)
     assert record["blocks"] == 1.5  # the median of 8/2, 9/6 and 7/5
     assert (record["toeplitz"], record["causal"], record["auto_over_fastest"]) == (1, None, 1)
     fast = {**slow, "milliseconds": 1e3, "seconds": [1.0, 2.0, 2.5]}

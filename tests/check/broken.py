@@ -238,8 +238,8 @@ class CorrectRotation(Encoding):
     """A correct rotation; its subclasses below compute the angles in too low a precision."""
 
     def frequencies(self) -> Tensor:
-        bands = torch.arange(self.geometry.head_width // 2, dtype=torch.float64)
-        return 10_000 ** (-2 * bands / self.geometry.head_width)
+        bands = torch.arange(self.geometry.head_dim // 2, dtype=torch.float64)
+        return 10_000 ** (-2 * bands / self.geometry.head_dim)
 
     def angles(self, q: Tensor, pos: Tensor) -> Tensor:
         return pos.double()[:, None] * self.frequencies()
@@ -306,7 +306,7 @@ class ValueBiasInHalfPrecision(Encoding):
     def value_bias(self, weights: Tensor, distance: Tensor) -> Tensor:
         half = weights if weights.dtype == torch.float64 else weights.bfloat16()
         mean = (half * distance.clamp(min=0)).sum(dim=-1, keepdim=True) / 100
-        return mean.to(weights.dtype).expand(*weights.shape[:-1], self.geometry.head_width)
+        return mean.to(weights.dtype).expand(*weights.shape[:-1], self.geometry.head_dim)
 
 
 class RandomInEvaluation(Encoding):

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from posenc.config.edited_modules import was_reloaded
+from posenc.config.edited_modules import check_unedited
 from posenc.config.errors import ConfigError
 from posenc.config.user_sources import source_hashes
 
@@ -87,7 +87,7 @@ def test_a_reloaded_module_is_used(file: Path) -> None:
     write(file, SOURCE.replace("0.05", "1.0"))
     importlib.reload(module)
     assert source_hashes(module.Mine) != before
-    assert not was_reloaded("edited_mine")
+    assert not check_unedited(["edited_mine"])
 
 
 def test_code_that_is_added_below_does_not_count_as_an_edit_of_functions(file: Path) -> None:
@@ -97,4 +97,4 @@ def test_code_that_is_added_below_does_not_count_as_an_edit_of_functions(file: P
 
 
 def test_modules_without_a_file_are_not_checked() -> None:
-    assert not was_reloaded("builtins") and not was_reloaded("no_such_module")
+    assert not check_unedited(["builtins", "no_such_module"])

@@ -17,11 +17,11 @@ PUBLISHED_BASES = [
 ]
 
 
-@pytest.mark.parametrize(("head_width", "length", "published"), PUBLISHED_BASES)
+@pytest.mark.parametrize(("head_dim", "length", "published"), PUBLISHED_BASES)
 def test_smallest_bases_match_published_values(
-    head_width: int, length: int, published: float
+    head_dim: int, length: int, published: float
 ) -> None:
-    assert smallest_base(head_width, length) == pytest.approx(published, rel=0.04)
+    assert smallest_base(head_dim, length) == pytest.approx(published, rel=0.04)
 
 
 def test_the_smallest_base_meets_the_criterion_and_a_smaller_one_does_not() -> None:
@@ -32,7 +32,7 @@ def test_the_smallest_base_meets_the_criterion_and_a_smaller_one_does_not() -> N
     assert smallest_margin(base) >= 0 > smallest_margin(base / 1.0005)
 
 
-@pytest.mark.parametrize(("head_width", "length"), [(7, 10), (0, 10), (8, 0)])
-def test_invalid_arguments_are_rejected(head_width: int, length: int) -> None:
-    with pytest.raises(ValueError, match=f"head_width={head_width} .* length={length}"):
-        smallest_base(head_width, length)
+@pytest.mark.parametrize(("head_dim", "length"), [(7, 10), (0, 10), (8, 0)])
+def test_invalid_arguments_are_rejected(head_dim: int, length: int) -> None:
+    with pytest.raises(ValueError, match=f"head_dim={head_dim} .* length={length}"):
+        smallest_base(head_dim, length)

@@ -34,15 +34,15 @@ GATE_LOGITS = [0.3, -1.2, 2.0, 0.5, -0.1]
 LAYER, LAYERS = 1, 3
 
 
-def geometry(heads: int = 4, head_width: int = 8, layers: int = LAYERS) -> Geometry:
-    return Geometry(width=heads * head_width, heads=heads, layers=layers, train_length=32)
+def geometry(heads: int = 4, head_dim: int = 8, layers: int = LAYERS) -> Geometry:
+    return Geometry(width=heads * head_dim, heads=heads, layers=layers, train_length=32)
 
 
 def random_inputs(shape: Geometry, length: int, batch: int = 2) -> Inputs:
     """Return random x, q and k of a layer in float64."""
     generator = torch.Generator().manual_seed(length)
     x = torch.randn(batch, length, shape.width, generator=generator, dtype=torch.float64)
-    size = (2, batch, shape.heads, length, shape.head_width)
+    size = (2, batch, shape.heads, length, shape.head_dim)
     q, k = torch.randn(size, generator=generator, dtype=torch.float64).unbind(0)
     return x, q, k
 
@@ -211,19 +211,19 @@ def test_bias_and_gradients_match_the_papers_formulas(
     assert_equals_formula(build(make, geometry()), length=7, batch=2)
 
 
-@pytest.mark.parametrize(("heads", "head_width"), [(6, 16), (12, 64), (20, 256), (3, 10)])
+@pytest.mark.parametrize(("heads", "head_dim"), [(6, 16), (12, 64), (20, 256), (3, 10)])
 @pytest.mark.parametrize("name", ["cope", "cope_scaled", "fox", "cable", "cable_paper"])
 def test_formulas_hold_for_any_number_of_heads_and_channels(
-    name: str, heads: int, head_width: int
+    name: str, heads: int, head_dim: int
 ) -> None:
-    assert_equals_formula(build(MAKERS[name], geometry(heads, head_width)), length=4, batch=1)
+    assert_equals_formula(build(MAKERS[name], geometry(heads, head_dim)), length=4, batch=1)
 
 
 @EACH_ENCODING
 def test_float32_is_within_1e_5_of_float64(
     make: Callable[[Geometry], Encoding],
 ) -> None:
-    encoding = build(make, geometry(head_width=64))
+    encoding = build(make, geometry(head_dim=64))
     inputs = tuple(t.float() for t in random_inputs(encoding.geometry, 300, 1))
     expected = content_bias_of(encoding, *(t.double() for t in inputs)).tril()
     actual = content_bias_of(encoding.float(), *inputs).double().tril()
@@ -232,7 +232,7 @@ def test_float32_is_within_1e_5_of_float64(
 
 @EACH_ENCODING
 def test_half_precision_inputs_are_upcast(make: Callable[[Geometry], Encoding]) -> None:
-    encoding = build(make, geometry(head_width=16)).bfloat16()
+    encoding = build(make, geometry(head_dim=16)).bfloat16()
     inputs = tuple(t.bfloat16() for t in random_inputs(encoding.geometry, 40, 1))
     actual = content_bias_of(encoding, *inputs).double().tril()
     expected = content_bias_of(encoding.double(), *(t.double() for t in inputs)).tril()
@@ -286,11 +286,11 @@ def test_layers_have_separate_parameters(make: Callable[[Geometry], Encoding]) -
         assert a is not None and b is not None and not torch.allclose(a, b)
 
 
-def inputs_with_logits(logits: list[float], head_width: int = 4) -> Inputs:
+def inputs_with_logits(logits: list[float], head_dim: int = 4) -> Inputs:
     """Return x of zeros, queries of ones, and keys whose scaled products with them are `logits`."""
-    shape = geometry(1, head_width)
-    keys = torch.tensor(logits, dtype=torch.float64) / math.sqrt(head_width)
-    k = keys[:, None].expand(-1, head_width)[None, None]
+    shape = geometry(1, head_dim)
+    keys = torch.tensor(logits, dtype=torch.float64) / math.sqrt(head_dim)
+    k = keys[:, None].expand(-1, head_dim)[None, None]
     return torch.zeros(1, len(logits), shape.width, dtype=torch.float64), torch.ones_like(k), k
 
 
@@ -314,16 +314,16 @@ def test_cope_interpolation_matches_golden_values() -> None:
     assert golden == pytest.approx([0.5, 1, 2.5, 7.75, 9, 9], rel=1e-8)
 
 
-@pytest.mark.parametrize("head_width", [16, 64, 256])
-def test_copes_two_scales_differ_by_the_square_root_of_the_head_width(head_width: int) -> None:
+@pytest.mark.parametrize("head_dim", [16, 64, 256])
+def test_copes_two_scales_differ_by_the_square_root_of_the_head_width(head_dim: int) -> None:
     paper, repository = (
-        build(partial(Cope, npos_max=6, scaled=scaled), geometry(2, head_width))
+        build(partial(Cope, npos_max=6, scaled=scaled), geometry(2, head_dim))
         for scaled in (False, True)
     )
     inputs = random_inputs(paper.geometry, 9)
     actual, smaller = content_bias_of(paper, *inputs), content_bias_of(repository, *inputs)
     assert actual.abs().max() > 0.1
-    torch.testing.assert_close(actual, smaller * math.sqrt(head_width), rtol=1e-12, atol=0)
+    torch.testing.assert_close(actual, smaller * math.sqrt(head_dim), rtol=1e-12, atol=0)
 
 
 def last_row(encoding: Encoding, x: list[float]) -> list[float]:

@@ -167,7 +167,7 @@ def test_gradients_reach_all_parameters(build: Callable[[Geometry], Any]) -> Non
 def test_invalid_parameters_are_rejected() -> None:
     odd = Geometry(width=10, heads=2, layers=1, train_length=7)
     for build in (CaRope, DaRope, SelectiveRope):
-        with pytest.raises(ValueError, match="head width 5 must be even"):
+        with pytest.raises(ValueError, match="head dimension 5 must be even"):
             build(odd)
     for base in (1.0, math.inf):
         with pytest.raises(ValueError, match=f"base={base}"):

@@ -26,8 +26,8 @@ HEADS = [6, 8, 12, 20]
 BUCKETS = [(32, 128), (16, 64), (8, 20), (31, 1000), (64, 512), (32, 2048), (2, 128)]
 
 
-def geometry(heads: int, head_width: int = 8) -> Geometry:
-    return Geometry(width=heads * head_width, heads=heads, layers=1, train_length=32)
+def geometry(heads: int, head_dim: int = 8) -> Geometry:
+    return Geometry(width=heads * head_dim, heads=heads, layers=1, train_length=32)
 
 
 def bias_of(
@@ -36,7 +36,7 @@ def bias_of(
     """Return the bias of the rows from `first` on, [H, R, T]."""
     shape = encoding.geometry
     x = torch.zeros(1, length, shape.width, dtype=dtype)
-    q = torch.zeros(1, shape.heads, length, shape.head_width, dtype=dtype)
+    q = torch.zeros(1, shape.heads, length, shape.head_dim, dtype=dtype)
     rows, keys = slice(first, length), slice(0, length)
     actual = score_bias(encoding, x, q, q, torch.arange(length), rows, keys)
     assert actual is not None
@@ -83,12 +83,12 @@ def test_blooms_alibi_in_bfloat16_does_not_separate_neighbors_and_ours_does() ->
     torch.testing.assert_close(ours, slopes[:, None].expand_as(ours), rtol=1e-4, atol=0)
 
 
-def t5_attention(encoding: T5, head_width: int) -> T5Attention:
+def t5_attention(encoding: T5, head_dim: int) -> T5Attention:
     """Return the self-attention of a T5 decoder from transformers, with our table of biases."""
     shape = encoding.geometry
     config = T5Config(
         d_model=shape.width,
-        d_kv=head_width,
+        d_kv=head_dim,
         num_heads=shape.heads,
         relative_attention_num_buckets=encoding.num_buckets,
         relative_attention_max_distance=encoding.max_distance,
@@ -149,13 +149,13 @@ def test_t5_of_transformers_does_not_scale_scores_and_our_model_does() -> None:
     assert difference(1.0) > 0.01
 
 
-@pytest.mark.parametrize(("heads", "head_width"), [(6, 64), (8, 32), (12, 128), (20, 16)])
+@pytest.mark.parametrize(("heads", "head_dim"), [(6, 64), (8, 32), (12, 128), (20, 16)])
 def test_t5_bias_of_x_transformers_equals_ours_times_the_square_root_of_the_head_width(
-    heads: int, head_width: int
+    heads: int, head_dim: int
 ) -> None:
     """Theirs differs from T5, which adds the unscaled bias to unscaled scores."""
-    encoding = T5(geometry(heads, head_width))
-    module = RelativePositionBias(scale=head_width**0.5, causal=True, heads=heads)
+    encoding = T5(geometry(heads, head_dim))
+    module = RelativePositionBias(scale=head_dim**0.5, causal=True, heads=heads)
     module.load_state_dict({"relative_attention_bias.weight": encoding.table})
     theirs = module(140, 140).tril()
-    torch.testing.assert_close(theirs, bias_of(encoding, 140).tril() * math.sqrt(head_width))
+    torch.testing.assert_close(theirs, bias_of(encoding, 140).tril() * math.sqrt(head_dim))

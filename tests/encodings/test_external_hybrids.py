@@ -27,11 +27,11 @@ from posenc.model.block import Attention
 from posenc.model.build import build_encoding
 
 Configured = Callable[..., DictConfig]
-HEADS, HEAD_WIDTH, LAYERS, LENGTH, TRAIN_LENGTH, SIZE = 3, 32, 8, 53, 29, 11
+HEADS, HEAD_DIM, LAYERS, LENGTH, TRAIN_LENGTH, SIZE = 3, 32, 8, 53, 29, 11
 POSITIONS = torch.arange(LENGTH)[None]
-DIMENSIONS = {"hidden_size": HEADS * HEAD_WIDTH, "num_attention_heads": HEADS}
+DIMENSIONS = {"hidden_size": HEADS * HEAD_DIM, "num_attention_heads": HEADS}
 MODEL_OVERRIDES = [
-    f"model.width={HEADS * HEAD_WIDTH}",
+    f"model.width={HEADS * HEAD_DIM}",
     f"model.heads={HEADS}",
     f"model.layers={LAYERS}",
 ]
@@ -39,7 +39,7 @@ Rotate = Callable[..., tuple[Tensor, Tensor]]
 
 
 def queries_and_keys() -> tuple[Tensor, Tensor]:
-    q, k = torch.randn(2, 1, HEADS, LENGTH, HEAD_WIDTH).unbind(0)
+    q, k = torch.randn(2, 1, HEADS, LENGTH, HEAD_DIM).unbind(0)
     return q, k
 
 
@@ -87,7 +87,7 @@ def test_command_a_equals_rnope_swa_with_another_order_of_channels(
     configured: Configured,
 ) -> None:
     adjacent, half = (hybrid(configured, name) for name in ("command_a", "rnope_swa"))
-    order = torch.arange(HEAD_WIDTH).view(-1, 2).T.flatten()  # even channels, then odd ones
+    order = torch.arange(HEAD_DIM).view(-1, 2).T.flatten()  # even channels, then odd ones
     (q, k), x = queries_and_keys(), torch.zeros(1, LENGTH, 1)
     for index in range(LAYERS):
         a, b = adjacent.at_layer(index), half.at_layer(index)
@@ -99,7 +99,7 @@ def test_command_a_equals_rnope_swa_with_another_order_of_channels(
 
 @pytest.mark.parametrize("layers", [6, 8])
 def test_gemma4_equals_transformers(configured: Configured, layers: int) -> None:
-    widths: dict[str, Any] = {"head_dim": HEAD_WIDTH, "global_head_dim": HEAD_WIDTH}
+    widths: dict[str, Any] = {"head_dim": HEAD_DIM, "global_head_dim": HEAD_DIM}
     config: Any = Gemma4TextConfig(
         num_hidden_layers=layers, sliding_window=SIZE, **DIMENSIONS, **widths
     )
@@ -148,7 +148,7 @@ def test_olmo3_equals_transformers(configured: Configured, factor: float | None)
 
 def attention_like(theirs: torch.nn.Module) -> Attention:
     """Initialize a transformers layer's projections; return our attention with the same weights."""
-    ours = Attention(HEADS * HEAD_WIDTH, HEADS, kernel_function("auto"), bias=True)
+    ours = Attention(HEADS * HEAD_DIM, HEADS, kernel_function("auto"), bias=True)
     projections = [getattr(theirs, f"{name}_proj") for name in "qkvo"]
     for projection in projections:
         torch.nn.init.normal_(projection.weight, std=0.1)
@@ -173,7 +173,7 @@ def test_gpt_oss_equals_transformers(configured: Configured, factor: float | Non
     config: Any = GptOssConfig(
         num_hidden_layers=LAYERS,
         num_key_value_heads=HEADS,
-        head_dim=HEAD_WIDTH,
+        head_dim=HEAD_DIM,
         sliding_window=SIZE,
         max_position_embeddings=round(scale * TRAIN_LENGTH),
         rope_parameters={
@@ -193,7 +193,7 @@ def test_gpt_oss_equals_transformers(configured: Configured, factor: float | Non
     overrides = [f"encoding.{layer}.spectrum.factor={factor}" for layer in layers if factor]
     encoding = hybrid(configured, "gpt_oss", f"encoding.inner.first.size={SIZE}", *overrides)
     encoding.get_parameter("logits").data.normal_()
-    x, distance = torch.randn(2, LENGTH, HEADS * HEAD_WIDTH), POSITIONS.T - POSITIONS
+    x, distance = torch.randn(2, LENGTH, HEADS * HEAD_DIM), POSITIONS.T - POSITIONS
     for index in range(LAYERS):
         theirs, layer = GptOssAttention(config, index), encoding.at_layer(index)
         ours = attention_like(theirs)
@@ -214,7 +214,7 @@ def test_llama4_equals_transformers(configured: Configured) -> None:
     config: Any = Llama4TextConfig(
         num_hidden_layers=LAYERS,
         num_key_value_heads=HEADS,
-        head_dim=HEAD_WIDTH,
+        head_dim=HEAD_DIM,
         attention_chunk_size=SIZE,
         attention_bias=True,
         floor_scale=TRAIN_LENGTH,
@@ -225,7 +225,7 @@ def test_llama4_equals_transformers(configured: Configured) -> None:
     config._attn_implementation = "eager"
     angles = Llama4TextRotaryEmbedding(config)(torch.zeros(1), POSITIONS)
     encoding = hybrid(configured, "llama4", f"encoding.first.size={SIZE}")
-    x, later = torch.randn(2, LENGTH, HEADS * HEAD_WIDTH), POSITIONS.T < POSITIONS
+    x, later = torch.randn(2, LENGTH, HEADS * HEAD_DIM), POSITIONS.T < POSITIONS
     for index in range(LAYERS):
         theirs, layer = Llama4TextAttention(config, index), encoding.at_layer(index)
         ours = attention_like(theirs)

@@ -27,7 +27,7 @@ from posenc.encodings.spectra import (
     yarn_paper,
 )
 
-# head width, base, training length, factor
+# head dimension, base, training length, factor
 CASES = [
     (16, 10.0, 64, 2.0),
     (64, 1e4, 512, 4.0),

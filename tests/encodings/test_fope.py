@@ -50,12 +50,12 @@ def test_channels_are_multiplied_by_mixtures_of_cosines_and_sines(
 
 @pytest.mark.parametrize(("train_length", "kept"), [(128, 11), (512, 16), (1024, 18)])
 def test_frequencies_that_complete_a_rotation_are_kept(train_length: int, kept: int) -> None:
-    """FoPE keeps as many frequencies as HoPE for a head width of 64."""
+    """FoPE keeps as many frequencies as HoPE for a head dimension of 64."""
     assert len(Fope(geometry(64, train_length, heads=1)).frequencies) == kept
 
 
 def test_matrices_start_at_ones_in_every_other_row_plus_xavier_normal_noise() -> None:
-    heads, outputs, kept = 8, 32, 46  # for a head width of 128 and a training length of 4096
+    heads, outputs, kept = 8, 32, 46  # for a head dimension of 128 and a training length of 4096
     without_noise = Fope(geometry(128, 4096, heads), gain=0).mixing[0, 0, 0]
     ones = [(2 * column, column) for column in range(kept // 2)]
     assert without_noise.nonzero().tolist() == [list(index) for index in ones]
@@ -82,7 +82,7 @@ def test_without_noise_the_mixed_pairs_equal_those_of_rope() -> None:
 
 
 def test_invalid_parameters_are_rejected() -> None:
-    with pytest.raises(ValueError, match="head width 2"):
+    with pytest.raises(ValueError, match="head dimension 2"):
         Fope(geometry(2, 100))
     with pytest.raises(ValueError, match="gain=-1"):
         Fope(geometry(8, 100), gain=-1)

@@ -68,5 +68,5 @@ def test_initial_steps_match_golden_values(
 
 
 def test_the_head_width_must_be_even() -> None:
-    with pytest.raises(ValueError, match="head width 5 must be even"):
+    with pytest.raises(ValueError, match="head dimension 5 must be even"):
         GrapeM(Geometry(width=10, heads=2, layers=1, train_length=7))

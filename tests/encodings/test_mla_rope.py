@@ -15,8 +15,8 @@ from posenc.encodings.spectra import geometric
 LAYER, LENGTH, HEADS = 1, 11, 3
 
 
-def geometry(head_width: int) -> Geometry:
-    return Geometry(width=HEADS * head_width, heads=HEADS, layers=2, train_length=7)
+def geometry(head_dim: int) -> Geometry:
+    return Geometry(width=HEADS * head_dim, heads=HEADS, layers=2, train_length=7)
 
 
 @pytest.mark.parametrize(

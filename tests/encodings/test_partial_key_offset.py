@@ -14,8 +14,8 @@ from posenc.encodings.spectra import geometric, half_truncated, p_rope
 HEADS, LENGTH = 2, 19
 
 
-def geometry(head_width: int) -> Geometry:
-    return Geometry(width=HEADS * head_width, heads=HEADS, layers=1, train_length=7)
+def geometry(head_dim: int) -> Geometry:
+    return Geometry(width=HEADS * head_dim, heads=HEADS, layers=1, train_length=7)
 
 
 def rotate_pair(pair: tuple[float, float], angle: float) -> tuple[float, float]:

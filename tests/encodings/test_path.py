@@ -32,7 +32,7 @@ def inputs(encoding: Path, length: int, batch: int = 1) -> tuple[Tensor, Tensor,
     generator = torch.Generator().manual_seed(length)
     geometry = encoding.geometry
     x = torch.randn(batch, length, geometry.width, generator=generator, dtype=torch.float64)
-    size = (2, batch, geometry.heads, length, geometry.head_width)
+    size = (2, batch, geometry.heads, length, geometry.head_dim)
     q, k = torch.randn(size, generator=generator, dtype=torch.float64).unbind(0)
     return x, q, k
 

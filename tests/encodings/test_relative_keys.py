@@ -19,7 +19,7 @@ from posenc.encodings.wavelet import Wavelet
 
 Function = Literal["ricker", "haar", "gaussian", "morlet"]
 RelativePosition = Literal["key_minus_query", "query_minus_key"]
-SHAPES = [(6, 16, 5), (12, 64, 2), (20, 32, 3), (6, 256, 1)]  # heads, head width, layers
+SHAPES = [(6, 16, 5), (12, 64, 2), (20, 32, 3), (6, 256, 1)]  # heads, head dimension, layers
 KEYS, QUERIES = 7, 4
 
 
@@ -379,7 +379,7 @@ def test_haar_wavelets_have_a_limited_range_in_both_readings_of_the_paper() -> N
 
 
 def test_invalid_wavelet_parameters_are_rejected() -> None:
-    with pytest.raises(ValueError, match="scales=8 must divide the head width of 12"):
+    with pytest.raises(ValueError, match="scales=8 must divide the head dimension of 12"):
         Wavelet(geometry(2, 12))
     with pytest.raises(ValueError, match=r"min_scale=0"):
         Wavelet(geometry(2, 16), min_scale=0)

@@ -33,7 +33,7 @@ def inputs(encoding: Wall, length: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(length)
     geometry = encoding.geometry
     x = torch.randn(2, length, geometry.width, generator=generator, dtype=torch.float64)
-    size = (2, 2, geometry.heads, length, geometry.head_width)
+    size = (2, 2, geometry.heads, length, geometry.head_dim)
     q, k = torch.randn(size, generator=generator, dtype=torch.float64).unbind(0)
     return x, q, k
 

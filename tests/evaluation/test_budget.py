@@ -16,7 +16,7 @@ from posenc.evaluation.evaluate import evaluate
 from posenc.evaluation.protocols import nonoverlapping, sliding
 from posenc.evaluation.requests import missing_row_keys, requested_row_keys
 from posenc.evaluation.windows import Budget, TokenWindows
-from posenc.runs.evaluation_rows import largest_rows, merge_rows, read_rows
+from posenc.runs.evaluation_rows import merge_rows, read_rows, rows_with_most_tokens
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.tracker import NullTracker
@@ -100,7 +100,7 @@ def test_a_smaller_budget_replaces_neither_rows_nor_arrays(
     assert main(["evaluate", *overrides]) == 0
     after = rows()
     assert all(row in after for row in before) and len(after) == 2 * len(before) > 0
-    assert largest_rows(after) == before
+    assert rows_with_most_tokens(after) == before
     for old, file in ((arrays, run.positions_file), (blocks, run.blocks_file)):
         new = read_arrays(file)
         assert new.keys() == old.keys() and all((new[key] == old[key]).all() for key in old)
@@ -130,7 +130,7 @@ def test_a_budget_of_seconds_replaces_only_a_row_of_the_same_tokens(tmp_path: Pa
     for count in (7, 2, 2):
         merge_rows(path, [row(count)])
     assert sorted(row["count"] for row in read_rows(path)) == [2, 7]
-    assert largest_rows(read_rows(path)) == [row(7)]
+    assert rows_with_most_tokens(read_rows(path)) == [row(7)]
 
 
 def test_an_interrupted_evaluation_resumes_with_the_missing_rows(short_run: RunDirectory) -> None:

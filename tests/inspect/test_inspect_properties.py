@@ -24,8 +24,8 @@ from posenc.inspect.encoding.score_properties import (
 
 Build = Callable[..., InspectedEncoding]
 Measured = Callable[[str], PropertyValues]
-L, WIDTH, HEADS, HEAD_WIDTH = 64, 32, 4, 8
-FREQUENCIES = [10_000.0 ** (-2 * i / HEAD_WIDTH) for i in range(HEAD_WIDTH // 2)]
+L, WIDTH, HEADS, HEAD_DIM = 64, 32, 4, 8
+FREQUENCIES = [10_000.0 ** (-2 * i / HEAD_DIM) for i in range(HEAD_DIM // 2)]
 SLOPES = [2.0 ** (-8 * h / HEADS) for h in range(1, HEADS + 1)]
 
 
@@ -147,7 +147,7 @@ def test_scores_of_relative_encodings_do_not_change_under_shifts(measured: Measu
 
 
 def test_expected_scores_equal_their_closed_forms(inspected: Build) -> None:
-    root = math.sqrt(HEAD_WIDTH)
+    root = math.sqrt(HEAD_DIM)
     rope = expected_scores(inspected("rope"), 100, identical=True)
     alibi = expected_scores(inspected("alibi"), 100, identical=True)
     nope = expected_scores(inspected("nope"), 100, identical=True)
@@ -163,8 +163,8 @@ def test_sinusoids_add_their_inner_product_to_expected_scores(inspected: Build) 
     random = expected_scores(inspected("sinusoidal"), 100, identical=False).sum(0)
     frequencies = [10_000.0 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
     for n in (0, 1, 7, 99):
-        product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD_WIDTH)
-        assert equal[n].item() == pytest.approx(HEADS * math.sqrt(HEAD_WIDTH) + product)
+        product = sum(math.cos(n * f) for f in frequencies) / math.sqrt(HEAD_DIM)
+        assert equal[n].item() == pytest.approx(HEADS * math.sqrt(HEAD_DIM) + product)
         assert random[n].item() == pytest.approx(product)
 
 
@@ -223,7 +223,7 @@ def test_low_precision_errors_equal_their_closed_forms(inspected: Build) -> None
 def test_contexts_for_which_no_base_qualifies_are_left_out_of_the_bound(inspected: Build) -> None:
     """With two channels per head, cos(m) is negative at a distance of two tokens."""
     figure = draw_base_bound([inspected("rope", "model.heads=16")])
-    assert figure is not None and "bound at head width 2" not in figure.csv
+    assert figure is not None and "bound at head dimension 2" not in figure.csv
 
 
 def test_the_number_of_axes_is_two_if_both_coordinates_affect_scores(measured: Measured) -> None:

@@ -17,7 +17,7 @@ from posenc.inspect.run.rotary_frequencies import (
 )
 from posenc.model.build import build_encoding
 
-LENGTH, HEADS, HEAD_WIDTH = 13, 4, 8
+LENGTH, HEADS, HEAD_DIM = 13, 4, 8
 MakeEncoding = Callable[..., Encoding]
 
 
@@ -28,11 +28,11 @@ def make_encoding(configured: Callable[..., DictConfig]) -> MakeEncoding:
 
 def random_heads(seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(2, HEADS, LENGTH, HEAD_WIDTH, generator=generator, dtype=torch.float64)
+    return torch.randn(2, HEADS, LENGTH, HEAD_DIM, generator=generator, dtype=torch.float64)
 
 
 def layer_inputs(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> LayerInputs:
-    layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * HEAD_WIDTH).double()
+    layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * HEAD_DIM).double()
     pos = encoding.positions(LENGTH, q.device)
     rotated = layer.rotate(x, q, k, pos)
     return LayerInputs(index, layer, x, *rotated, torch.zeros_like(q), pos)
@@ -55,7 +55,7 @@ def centered(row: list[float]) -> list[float]:
 def test_fractions_equal_loops_over_pairs_and_frequencies(make_encoding: MakeEncoding) -> None:
     q, k = random_heads(1), random_heads(2)
     norm, variation = frequency_fractions(make_encoding("encoding=rope"), q, k)
-    half = HEAD_WIDTH // 2
+    half = HEAD_DIM // 2
     for h in range(HEADS):
         bounds, parts, whole = [0.0] * half, [0.0] * half, 0.0
         for b in range(2):
@@ -65,7 +65,7 @@ def test_fractions_equal_loops_over_pairs_and_frequencies(make_encoding: MakeEnc
                     for g in range(half):
                         a = complex(q[b, h, i, g], q[b, h, i, g + half])
                         c = complex(k[b, h, j, g], k[b, h, j, g + half])
-                        angle = (i - j) * 10000 ** (-2 * g / HEAD_WIDTH)
+                        angle = (i - j) * 10000 ** (-2 * g / HEAD_DIM)
                         rotation = complex(math.cos(angle), math.sin(angle))
                         rows[g].append((a * c.conjugate() * rotation).real)
                         bounds[g] += abs(a) * abs(c)
@@ -104,7 +104,7 @@ def test_a_score_in_one_pair_of_channels_belongs_to_one_frequency(
     make_encoding: MakeEncoding, layout: str
 ) -> None:
     pair = [2, 6] if layout == "half" else [4, 5]
-    rest = [c for c in range(HEAD_WIDTH) if c not in pair]
+    rest = [c for c in range(HEAD_DIM) if c not in pair]
     q, k = random_heads(5).index_fill(-1, torch.tensor(rest), 0), random_heads(6)
     rope = make_encoding("encoding=rope", f"encoding.layout={layout}")
     for fractions in frequency_fractions(rope, q, k):
@@ -115,7 +115,7 @@ def test_a_score_in_one_pair_of_channels_belongs_to_one_frequency(
 def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(
     make_encoding: MakeEncoding,
 ) -> None:
-    expected = [10000 ** (-2 * g / HEAD_WIDTH) for g in range(HEAD_WIDTH // 2)]
+    expected = [10000 ** (-2 * g / HEAD_DIM) for g in range(HEAD_DIM // 2)]
     for name in ("rope", "log_n", "window"):
         channels = rotary_channels(make_encoding(f"encoding={name}").at_layer(0), 50)
         assert channels is not None, name

@@ -13,8 +13,8 @@ from posenc.model.block import Attention
 from posenc.model.build import build_encoding, build_model
 
 Configured = Callable[..., DictConfig]
-HEADS, HEAD_WIDTH, LENGTH = 3, 32, 53
-WIDTH = HEADS * HEAD_WIDTH
+HEADS, HEAD_DIM, LENGTH = 3, 32, 53
+WIDTH = HEADS * HEAD_DIM
 
 
 @pytest.mark.parametrize("kernel", ["reference", "auto"])
@@ -23,7 +23,7 @@ def test_attention_equals_that_of_qwen3(configured: Configured, kernel: str) -> 
         hidden_size=WIDTH,
         num_attention_heads=HEADS,
         num_key_value_heads=HEADS,
-        head_dim=HEAD_WIDTH,
+        head_dim=HEAD_DIM,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
     )
     settings._attn_implementation = "eager"
@@ -31,7 +31,7 @@ def test_attention_equals_that_of_qwen3(configured: Configured, kernel: str) -> 
     ours = Attention(WIDTH, HEADS, kernel_function(kernel), bias=False, qk_norm=True)
     with torch.no_grad():
         for norm in (theirs.q_norm, theirs.k_norm):
-            norm.weight.copy_(torch.rand(HEAD_WIDTH) + 0.5)
+            norm.weight.copy_(torch.rand(HEAD_DIM) + 0.5)
         parts = (theirs.q_proj, theirs.k_proj, theirs.v_proj)
         ours.qkv.weight.copy_(torch.cat([part.weight for part in parts]))
         ours.out.weight.copy_(theirs.o_proj.weight)
@@ -54,8 +54,8 @@ def test_other_weights_do_not_depend_on_qk_norm(configured: Configured) -> None:
             assert torch.equal(parameter, torch.ones_like(parameter))
         else:
             assert torch.equal(parameter, plain[name])
-    head_width = normalized.encoding.geometry.head_width
-    assert normalized.blocks[0].get_parameter("attention.q_norm").shape == (head_width,)
+    head_dim = normalized.encoding.geometry.head_dim
+    assert normalized.blocks[0].get_parameter("attention.q_norm").shape == (head_dim,)
 
 
 def test_the_scale_of_the_queries_does_not_matter(configured: Configured) -> None:

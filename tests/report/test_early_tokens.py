@@ -60,7 +60,7 @@ def write_runs(
     seeds: tuple[int, ...],
     *,
     late: float | tuple[float, ...],
-    save_positions: bool,
+    save_position_losses: bool,
 ) -> Path:
     """Write a run for each seed; `late` is that of `loss_at`, for all seeds or for each."""
     changes_by_seed = late if isinstance(late, tuple) else (late,) * len(seeds)
@@ -74,7 +74,7 @@ def write_runs(
             name = f"{rows[-1]['data']}.validation.{length}"
             positions |= {f"{name}.sum": sums, f"{name}.count": count}
         config = fabricate.config("alibi", L, seed)
-        fabricate.run(folder, config, rows, positions=positions if save_positions else None)
+        fabricate.run(folder, config, rows, positions=positions if save_position_losses else None)
     return folder
 
 
@@ -87,7 +87,9 @@ def early_token_columns(folder: Path, console: Console) -> dict[str, str]:
 def test_the_table_has_s_and_the_early_token_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write_runs(tmp_path / "early", fabricate, (1, 2, 3), late=0.0, save_positions=True)
+    folder = write_runs(
+        tmp_path / "early", fabricate, (1, 2, 3), late=0.0, save_position_losses=True
+    )
     values = early_token_columns(folder, console)
     excess = math.fsum(loss_at(p) - END for p in range(L))
     assert float(values["S"]) == pytest.approx(excess, rel=1e-4)
@@ -99,7 +101,7 @@ def test_the_table_has_s_and_the_early_token_fraction(
 def test_a_run_without_losses_by_position_has_s_only(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write_runs(tmp_path / "early", fabricate, (1,), late=0.0, save_positions=False)
+    folder = write_runs(tmp_path / "early", fabricate, (1,), late=0.0, save_position_losses=False)
     values = early_token_columns(folder, console)
     assert float(values["S"]) > 0
     assert values["S_low"] == values["S_high"] == values["early_token_fraction"] == "-"
@@ -108,7 +110,7 @@ def test_a_run_without_losses_by_position_has_s_only(
 def test_a_loss_that_rises_with_length_has_no_fraction(
     tmp_path: Path, fabricate: SimpleNamespace, console: Console
 ) -> None:
-    folder = write_runs(tmp_path / "early", fabricate, (1, 2), late=3.0, save_positions=True)
+    folder = write_runs(tmp_path / "early", fabricate, (1, 2), late=3.0, save_position_losses=True)
     values = early_token_columns(folder, console)
     assert float(values["S"]) < 0 and values["early_token_fraction"] == "-"
 
@@ -118,6 +120,8 @@ def test_a_gain_whose_interval_includes_zero_has_no_fraction(
 ) -> None:
     gain = mean_loss(L) - mean_loss(1024)
     late = tuple(factor * gain * 1024 / (1024 - L) for factor in (0.2, 0.95, 0.99))
-    folder = write_runs(tmp_path / "early", fabricate, (1, 2, 3), late=late, save_positions=True)
+    folder = write_runs(
+        tmp_path / "early", fabricate, (1, 2, 3), late=late, save_position_losses=True
+    )
     values = early_token_columns(folder, console)
     assert float(values["S"]) > 0 and values["early_token_fraction"] == "-"

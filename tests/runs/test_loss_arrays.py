@@ -10,7 +10,7 @@ import pytest
 
 from posenc.config.errors import RunError
 from posenc.runs import loss_arrays
-from posenc.runs.loss_arrays import merge_arrays, read_arrays, read_blocks, read_positions
+from posenc.runs.loss_arrays import merge_arrays, read_arrays, read_blocks, read_position_losses
 
 SUMS, COUNTS = np.ones(3), np.ones(3, np.int64)
 
@@ -106,7 +106,7 @@ ROW = {**KEYS, "protocol": "by_position", "count": 3, "full_count": 3, "sum": 3.
 
 @pytest.mark.parametrize(
     ("read", "name"),
-    [(read_positions, "f.test.3"), (read_blocks, "f.test.by_position.3.-.-")],
+    [(read_position_losses, "f.test.3"), (read_blocks, "f.test.by_position.3.-.-")],
 )
 def test_arrays_of_another_run_are_an_error(
     tmp_path: Path, read: Callable[..., dict[str, np.ndarray]], name: str
@@ -127,4 +127,4 @@ def test_losses_at_more_positions_than_the_window_has_are_an_error(tmp_path: Pat
     arrays = {"f.test.3.sum": np.append(SUMS, 0), "f.test.3.count": np.append(COUNTS, 0)}
     merge_arrays(tmp_path / "a.npz", arrays)
     with pytest.raises(RunError, match="4 positions instead of 3"):
-        read_positions(tmp_path / "a.npz", [ROW])
+        read_position_losses(tmp_path / "a.npz", [ROW])

@@ -134,16 +134,16 @@ def _check_request(request: DictConfig, config: DictConfig) -> None:
 def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[str, Factors]:
     """Return the factors of PI, NTK and YaRN.
 
-    Raises ConfigError unless the encoding rotates, all its spectra have the same base and width,
+    Raises ConfigError unless the encoding rotates, all its spectra have one base and dimension,
     of at least 4 channels, and it supports the length.
     """
     limit = model.encoding.max_length()
     modules = [m for m in model.encoding.modules() if isinstance(m, SinusoidalFrequencies)]
     spectra: set[tuple[int, float]] = {
-        (m.width, getattr(m.spectrum, "keywords", {}).get("base", 10000.0)) for m in modules
+        (m.dim, getattr(m.spectrum, "keywords", {}).get("base", 10000.0)) for m in modules
     }
     rotates = any(item.overrides("rotate") for item in nested_encodings(model.encoding))
-    if not rotates or len(spectra) != 1 or modules[0].width < 4:
+    if not rotates or len(spectra) != 1 or modules[0].dim < 4:
         raise ConfigError(
             "LongRoPE factors need a rotary encoding with a single spectrum of at least 4 channels;"
             " choose a run with encoding=rope"
@@ -153,8 +153,8 @@ def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[st
             f"length={length} exceeds the encoding's limit of {limit} positions; use a shorter"
             f" length"
         )
-    ((width, base),) = spectra
-    return initial_factors(width, train_length, base, length / train_length)
+    ((dim, base),) = spectra
+    return initial_factors(dim, train_length, base, length / train_length)
 
 
 def _loss(

@@ -100,7 +100,7 @@ def attend_block(
     bias = cached_bias((id(encoding), rows.start), compute) if use_cache else compute()
     queries, block_keys = q[:, :, rows], k[:, :, keys]
     index = rotation_index(encoding, inputs.pos, rows, keys)
-    width = q.shape[-1] if index is None else encoding.geometry.head_width
+    width = q.shape[-1] if index is None else encoding.geometry.head_dim
     values = _pad_channels(v[:, :, keys], width)
     scale = v.shape[-1] ** -0.5
     sink = encoding.sink()

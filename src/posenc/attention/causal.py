@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
+from posenc.attention.fused_sdpa import HEAD_DIM_MULTIPLE
 from posenc.attention.reference import overridden_hook_reason, score_dtype
 from posenc.attention.toeplitz import not_toeplitz_reason
 from posenc.encodings.base import Encoding
@@ -47,12 +47,12 @@ def attention_with_sink_key(q: Tensor, k: Tensor, v: Tensor, sink: Tensor, scale
     """Return causal attention with a sink [H] as an additional key before the first token.
 
     The sink's logit is split into its rounded value and the remainder, in two columns, so that it
-    is as precise in bfloat16 as a score. Zero columns make the width a multiple of WIDTH_MULTIPLE.
+    is as precise in bfloat16 as a score. Zero columns pad it to a multiple of HEAD_DIM_MULTIPLE.
     """
     logits = sink.to(score_dtype(q.dtype)) / scale
     high = logits.to(q.dtype)
     columns = torch.stack([high, (logits - high).to(q.dtype)], dim=-1)  # [H, 2]
-    padding = -(q.shape[-1] + 2) % WIDTH_MULTIPLE
+    padding = -(q.shape[-1] + 2) % HEAD_DIM_MULTIPLE
     query_columns = columns[:, None].expand(*q.shape[:3], 2)
     wide_q = pad(torch.cat([q, query_columns], dim=-1), (0, padding, 1, 0))
     sink_key = pad(q.new_ones(2), (q.shape[-1], padding)).expand(*k.shape[:2], 1, -1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from posenc.attention import UnsupportedKernelError
 from posenc.attention.causal import causal_attention
 from posenc.attention.factored_blocks import low_rank_attention
-from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
+from posenc.attention.fused_sdpa import HEAD_DIM_MULTIPLE
 from posenc.attention.reference import overridden_hook_reason
 from posenc.encodings.base import Encoding, Factors
 from posenc.encodings.wrapper import Wrapper
@@ -75,7 +75,7 @@ def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> st
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors
-    columns, width = key_factors.shape[-1], encoding.geometry.head_width
+    columns, width = key_factors.shape[-1], encoding.geometry.head_dim
     if device.type != "cpu":
         products = NUM_PARTS if query_factors is None else NUM_PARTS * (NUM_PARTS + 1) // 2
         columns = columns * products + NUM_PARTS - 1
@@ -93,7 +93,7 @@ def sample_factors(encoding: Encoding, pos: Tensor) -> Factors | None:
     """
     geometry = encoding.geometry
     x = torch.zeros(1, 1, geometry.width, device=pos.device)
-    states = torch.zeros(1, geometry.heads, 1, geometry.head_width, device=pos.device)
+    states = torch.zeros(1, geometry.heads, 1, geometry.head_dim, device=pos.device)
     return encoding.bias_factors(x, states, states, pos[:1])
 
 
@@ -146,7 +146,7 @@ def attend_with_extra_columns(
         columns += [(i + j, query_part, key_parts[j]) for j in range(NUM_PARTS - i)]
     columns.sort(key=lambda column: column[0])
     width = q.shape[-1] + sum(part.shape[-1] for _, _, part in columns)
-    padding = q.new_zeros(()).expand(*q.shape[:3], -width % WIDTH_MULTIPLE)
+    padding = q.new_zeros(()).expand(*q.shape[:3], -width % HEAD_DIM_MULTIPLE)
     wide_q = torch.cat([*(part.to(q.dtype) for _, part, _ in columns), q, padding], dim=-1)
     wide_k = torch.cat([*(part.to(q.dtype) for _, _, part in columns), k, padding], dim=-1)
     return causal_attention(wide_q, wide_k, v, scale)

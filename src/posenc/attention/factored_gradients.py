@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from posenc.attention.fused_sdpa import WIDTH_MULTIPLE
+from posenc.attention.fused_sdpa import HEAD_DIM_MULTIPLE
 
 
 def to_tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
@@ -63,7 +63,7 @@ class FactorGradients:
         )
         self.column_sum_column = slice(starts[-1], starts[-1] + 1)
         last = self.row_sum_column if query_factors is None else self.column_sum_column
-        extra = last.stop - self.width + -last.stop % WIDTH_MULTIPLE
+        extra = last.stop - self.width + -last.stop % HEAD_DIM_MULTIPLE
         self.wide_q, self.wide_k = pad(q, (0, extra)), pad(k, (0, extra))
         self.wide_k[..., self.row_sum_column] = 1
         ones = self.by_key_columns if query_factors is None else self.column_sum_column

@@ -42,10 +42,10 @@ BLOCK_SIZE = 128
 CACHED_MASKS = 16
 MAX_FACTORS = 4
 """More factors per query and key would take longer to read than the scores take to compute."""
-MIN_HEAD_WIDTH = 16
+MIN_HEAD_DIM = 16
 """Narrower heads do not compile in PyTorch 2.13."""
 RECOMPILE_LIMIT = 64
-"""Each combination of formula, data type and head width needs a graph.
+"""Each combination of formula, data type and head dimension needs a graph.
 
 PyTorch's default limit is 8.
 """
@@ -61,8 +61,8 @@ def unsupported_reason(
         return f"FlexAttention supports training only on CUDA GPUs, not on {device.type}"
     if dtype == torch.float64:
         return "FlexAttention does not support float64"
-    if encoding.geometry.head_width < MIN_HEAD_WIDTH:
-        return f"FlexAttention requires a head width of at least {MIN_HEAD_WIDTH} channels"
+    if encoding.geometry.head_dim < MIN_HEAD_DIM:
+        return f"FlexAttention requires a head dimension of at least {MIN_HEAD_DIM} channels"
     if encoding.overrides("content_bias"):
         return not_factorable_reason(encoding, pos) or _too_many_factors_reason(encoding, pos)
     return not_toeplitz_reason(encoding, pos)

@@ -20,8 +20,8 @@ CPU_ATTENTION_BACKWARD = getattr(
     torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None
 )
 """The gradients of `CPU_ATTENTION`; None if PyTorch lacks it."""
-WIDTH_MULTIPLE = 8
-"""Fused kernels are fastest at head widths that are multiples of this."""
+HEAD_DIM_MULTIPLE = 8
+"""Fused kernels are fastest at head dimensions that are multiples of this."""
 LOG2_E = math.log2(math.e)
 
 
@@ -48,10 +48,11 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Return the attention output [B, H, R, d] and the logsumexp [B, H, R] of the scores.
 
-    v must be as wide as q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may be any view,
-    and is -inf where a key is masked. With `is_causal`, keys after row i are not read for row i;
-    this requires `supports_is_causal`. The softmax is explicit on a GPU, because fused kernels need
-    an aligned bias in the dtype of q, and on a CPU if PyTorch lacks the private operator.
+    v must have the head dimension of q and k. `bias` [1|B, 1|H, R, K] is in float32 or wider, may
+    be any view, and is -inf where a key is masked. With `is_causal`, keys after row i are not read
+    for row i; this requires `supports_is_causal`. The softmax is explicit on a GPU, because fused
+    kernels need an aligned bias in the dtype of q, and on a CPU if PyTorch lacks the private
+    operator.
     """
     if q.device.type == "cpu" and CPU_ATTENTION is not None:  # adds attn_mask to the scores
         return CPU_ATTENTION(q, k, v, is_causal=is_causal, attn_mask=bias, scale=scale)
@@ -83,17 +84,20 @@ def add_sink(out: Tensor, lse: Tensor, sink: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sink_gradient(block: QueryBlock, sink: Tensor) -> Tensor:
-    """Return the gradient [H] of the sink, whose weight multiplies a value of 0."""
+    """Return the gradient [H] of the sink's logit; the sink is like a key whose value is 0."""
     dtype = block.lse.dtype
     weights = (sink.to(dtype)[:, None] - block.lse).exp()
-    grad_weights = (block.grad_out.to(dtype) * block.out.to(dtype)).sum(-1)
-    return -(weights * grad_weights).sum(dim=(0, 2)).to(sink.dtype)
+    delta = (block.grad_out.to(dtype) * block.out.to(dtype)).sum(-1)
+    return -(weights * delta).sum(dim=(0, 2)).to(sink.dtype)
 
 
 def backward(
     block: QueryBlock, k: Tensor, v: Tensor, bias: Tensor, scale: float, is_causal: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values; supports only CPU tensors."""
+    """Return the gradients of queries, keys and values.
+
+    PyTorch's private operator, which is used if there is one, supports only CPU tensors.
+    """
     if CPU_ATTENTION_BACKWARD is None:
         grad_k, grad_v = (torch.zeros_like(part, dtype=block.lse.dtype) for part in (k, v))
         grad_q, _ = backward_with_bias(block, k, v, bias, scale, grad_k, grad_v)

@@ -77,7 +77,7 @@ def dot_products(
     index = rotation_index(encoding, pos, rows, keys)
     if index is None:
         return q @ k.mT
-    width = encoding.geometry.head_width
+    width = encoding.geometry.head_dim
     rotations = zip(q.split(width, dim=-1), k.split(width, dim=-1), strict=True)
     selected, *others = (rotated_q @ rotated_k.mT for rotated_q, rotated_k in rotations)
     for i, products in enumerate(others, start=1):

@@ -162,7 +162,7 @@ def _record(group: Mapping[str, Row], kernels: Sequence[str]) -> dict[str, Any]:
     return {
         "device": fastest["device"],
         "precision": fastest["precision"],
-        "head_width": model["width"] // model["heads"],
+        "head_dim": model["width"] // model["heads"],
         "encoding": fastest["encoding"],
         "length": fastest["length"],
         "pass": fastest["pass"],
@@ -180,7 +180,7 @@ def _ratio(row: Row, fastest: Row) -> float:
 
 def kernel_table(records: Sequence[dict[str, Any]]) -> Table:
     """Return the records as a table with a column for each kernel."""
-    keys = [key for key in records[0] if key not in ("device", "precision", "head_width")]
+    keys = [key for key in records[0] if key not in ("device", "precision", "head_dim")]
     formats = {"length": "", "encoding": "", "pass": "", "auto": "", "fastest": ""}
     columns = [
         Column(

@@ -144,7 +144,7 @@ class BenchmarkedAttention:
         self.pos = encoding.positions(length, self.device)
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(sequences, length, geometry.width, generator=generator).to(self.device)
-        shape = (3, sequences, geometry.heads, length, geometry.head_width)
+        shape = (3, sequences, geometry.heads, length, geometry.head_dim)
         qkv = torch.randn(shape, generator=generator).to(
             self.device, attention_dtype(self.precision)
         )

@@ -20,7 +20,7 @@ from posenc.config.errors import plural
 from posenc.config.values import walk
 
 LIMITATIONS = ("causal", "prefix_consistent", "shift_invariant", "any_length")
-MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_width", "train_length"}
+MODEL_HYPERPARAMETERS = {"width", "heads", "layers", "head_dim", "train_length"}
 MIN_DESCRIPTION_LENGTH = 20
 DTYPES = (
     (torch.float64, torch.float64),

@@ -27,7 +27,7 @@ def random_inputs(
 ) -> AttentionInputs:
     """Return random inputs in float64, with values that bfloat16 represents exactly."""
     geometry = encoding.geometry
-    shape = (batch, geometry.heads, length, geometry.head_width)
+    shape = (batch, geometry.heads, length, geometry.head_dim)
     q, k, v = (_random(10 * seed + number, *shape) for number in (1, 2, 3))
     seed_cpu(SEED)
     pos = encoding.positions(length, torch.device("cpu"))

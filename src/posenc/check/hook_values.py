@@ -204,7 +204,7 @@ def _verify_layer(encoding: Encoding, inputs: AttentionInputs) -> None:
 def _verify_rotation_index(
     encoding: Encoding, width: int, pos: Tensor, rows: slice, keys: slice
 ) -> None:
-    """Verify that rotation_index selects one of the width / head_width rotations for each pair."""
+    """Verify that rotation_index selects one of the width / head_dim rotations for each pair."""
     if not encoding.overrides("rotation_index"):
         return
     arguments = rotation_index_arguments(encoding, pos, rows, keys)
@@ -214,10 +214,10 @@ def _verify_rotation_index(
     _verify_tensor(
         encoding, "rotation_index", index, torch.long, (rows.stop - rows.start, keys.stop)
     )
-    head_width = encoding.geometry.head_width
-    if width % head_width or not ((index >= 0) & (index < width // head_width)).all():
+    head_dim = encoding.geometry.head_dim
+    if width % head_dim or not ((index >= 0) & (index < width // head_dim)).all():
         expected = (
-            f"indices from 0 to n-1, where n = {width} / {head_width} is the width of the rotated"
+            f"indices from 0 to n-1, where n = {width} / {head_dim} is the width of the rotated"
             f" queries divided by that of the values"
         )
         raise _output_error(encoding, "rotation_index", index, expected)

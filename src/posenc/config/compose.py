@@ -258,7 +258,7 @@ def _unknown_key_error(
     hint = did_you_mean(key, [known for known in known_keys if known != key])
     parents = [f" under {o}" for o in choices if key.startswith(f"{override_key(o)}.")]
     parent = parents[0] if parents else ""
-    if parent and not parent.startswith(" under encoding="):  # their YAML files are complete
+    if parent and not parent.startswith(" under encoding="):  # their YAML files list every key
         hint += f"; +{key}=... adds a parameter that the YAML file omits"
     group, _, rest = key.partition(".")
     option = rest.partition(".")[0]

@@ -7,7 +7,7 @@ that which trained them.
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -20,13 +20,17 @@ _seen: dict[str, tuple[ModuleSpec | None, str]] = {}
 """Module -> its spec, which `importlib.reload` replaces, and the digest of its file."""
 
 
-def was_reloaded(name: str) -> bool:
-    """Return whether a module has been reloaded since the last call.
+def check_unedited(modules: Iterable[str]) -> bool:
+    """Return whether any of the modules has been reloaded since its last check.
 
-    Raises ConfigError if the module's file has been edited since Python imported it. If the file
-    was modified after posenc was imported and has not been checked before, its functions are
-    compiled and compared with those in memory.
+    Raises ConfigError if a module's file has been edited since Python imported it. If the file was
+    modified after posenc was imported and has not been checked before, its functions are compiled
+    and compared with those in memory.
     """
+    return any([_check_unedited(module) for module in modules])  # a list: checks all of them
+
+
+def _check_unedited(name: str) -> bool:
     module = sys.modules.get(name)
     file = Path(getattr(module, "__file__", None) or "")
     if module is None or file.suffix != ".py" or not file.is_file():

@@ -19,7 +19,7 @@ from posenc.config.values import (
     MAX_INTEGER,
     UNPRINTABLE,
     canonical,
-    is_finite,
+    is_representable,
     matches_type,
     walk,
 )
@@ -135,7 +135,7 @@ def _value_problem(key: str, last: str, value: Any) -> str | None:
     """Return what is wrong with a value; `last` is the last part of its key."""
     if value == "???":
         return f" is missing; set {key}=..."
-    if not is_finite(value):
+    if not is_representable(value):
         is_integer = type(value) is int
         return TOO_LARGE.format(value) if is_integer else f"={value} must be a finite number"
     if isinstance(value, str) and UNPRINTABLE.search(value):
@@ -219,7 +219,7 @@ def _problem(key: str, value: Any, annotation: Any) -> str | None:
             return None
         choices = ", ".join(json.dumps(choice).strip('"') for choice in annotation)
         return f"{key}={value!r} must be one of {choices}"
-    if type(value) is int and not is_finite(value):
+    if type(value) is int and not is_representable(value):
         return f"{key}{TOO_LARGE.format(value)}"
     if not matches_type(value, annotation):
         types = [annotation] if annotation in TYPE_NAMES else get_args(annotation)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from posenc.config.edited_modules import was_reloaded
+from posenc.config.edited_modules import check_unedited
 
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 
@@ -32,10 +32,9 @@ def source_hashes(target: Any) -> Mapping[str, str]:
     Raises OSError or TypeError if the source code of `target` cannot be read, and ConfigError if a
     module has been edited since it was imported.
     """
-    was_reloaded(target.__module__)  # raises ConfigError if it has been edited
-    hashes = _hashes(target)
-    reloaded = [was_reloaded(module) for module in _modules(hashes)]  # checks all of them
-    if any(reloaded):
+    reloaded = check_unedited([target.__module__])
+    reloaded |= check_unedited(_modules(_hashes(target)))
+    if reloaded:
         _hashes.cache_clear()
     return _hashes(target)
 
@@ -201,23 +200,43 @@ def _statements(module: str, name: str) -> str | None:
         segments = (ast.get_source_segment(source, part, padded=True) or "" for part in parts)
         yield from map(textwrap.dedent, segments)
 
-    def setting_statements(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    def assigning_statements(nodes: Iterable[ast.stmt]) -> Iterator[str]:
         for node in nodes:
             if isinstance(node, ast.If | ast.Try | ast.With):
                 bodies = [getattr(node, part, []) for part in ("body", "orelse", "finalbody")]
                 bodies += [handler.body for handler in getattr(node, "handlers", [])]
-                inner = list(setting_statements(chain(*bodies)))
-                if inner and isinstance(node, ast.If):
-                    yield from source_segments(node.test)
+                inner = list(assigning_statements(chain(*bodies)))
+                header = _header(node)
+                if _assigns(header, name) or (inner and isinstance(node, ast.If)):
+                    for part in header:
+                        yield from source_segments(part)
                 yield from inner
             elif name in _mentioned_names(node):
                 yield from source_segments(node)
 
-    return "\n".join(setting_statements(ast.parse(source).body)) or None
+    return "\n".join(assigning_statements(ast.parse(source).body)) or None
+
+
+def _header(statement: ast.If | ast.Try | ast.With) -> list[ast.expr]:
+    """Return the condition of an `if`, or the expressions and targets of a `with`."""
+    if isinstance(statement, ast.If):
+        return [statement.test]
+    items = statement.items if isinstance(statement, ast.With) else []
+    return [part for i in items for part in (i.context_expr, i.optional_vars) if part is not None]
+
+
+def _assigns(expressions: Iterable[ast.expr], name: str) -> bool:
+    nodes = (node for expression in expressions for node in ast.walk(expression))
+    return any(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in nodes
+    )
 
 
 def _mentioned_names(statement: ast.stmt) -> set[str]:
-    """Return the names in a statement; for a class or function, its own and its decorators'."""
+    """Return the names that a statement uses.
+
+    For a class or function, these are only its own name and those in its decorators.
+    """
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name for alias in statement.names}
     own, parts = set[str](), [statement]

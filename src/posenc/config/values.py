@@ -23,12 +23,13 @@ _ITEMS_ARE_NUMBERS = re.compile(r"^(?!.*\b(bool|Any)\b).*\b(int|float)\b")
 def matches_type(value: Any, annotation: Any) -> bool:
     """Return whether `value` has the annotated type; bools do not count as numbers.
 
-    Inf, NaN and integers of more than 64 bits match no type.
+    Inf, NaN and integers of 2^63 or more in magnitude match no type.
     """
     types = annotation.__args__ if isinstance(annotation, UnionType) else (annotation,)
     try:
-        if not is_finite(value) or (
-            isinstance(value, CONTAINERS) and not all(is_finite(item) for _, item in walk(value))
+        if not is_representable(value) or (
+            isinstance(value, CONTAINERS)
+            and not all(is_representable(item) for _, item in walk(value))
         ):
             return False
         if type(value) in types or _is_list_of(value, types):
@@ -73,8 +74,8 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
                 yield from walk(item, child)
 
 
-def is_finite(value: Any) -> bool:
-    """Return False for inf, NaN and integers of more than 64 bits, and True for other values."""
+def is_representable(value: Any) -> bool:
+    """Return whether a number is finite and, if it is an integer, below 2^63 in magnitude."""
     if isinstance(value, int):
         return abs(value) <= MAX_INTEGER
     return not isinstance(value, float) or math.isfinite(value)

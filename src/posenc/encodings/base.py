@@ -1,7 +1,7 @@
 """The hooks through which an encoding acts on a Transformer; by default they change nothing.
 
 Shapes: B batch, T tokens, K keys (consecutive tokens), R queries (the last R of those K tokens),
-H heads, d head width, D model width. `pos` holds positions [T] or coordinates [B, T, axes].
+H heads, d head dimension, D model width. `pos` holds positions [T] or coordinates [B, T, axes].
 """
 
 import copy
@@ -42,7 +42,7 @@ class Geometry:
             )
 
     @property
-    def head_width(self) -> int:
+    def head_dim(self) -> int:
         return self.width // self.heads
 
 

@@ -27,16 +27,16 @@ class CaRope(PerLayer):
         self, geometry: Geometry, *, base: float = 10000.0, layout: Layout = "half"
     ) -> None:
         super().__init__(geometry)
-        if geometry.head_width % 2 or geometry.head_width < 4 or not 1 < base < math.inf:
+        if geometry.head_dim % 2 or geometry.head_dim < 4 or not 1 < base < math.inf:
             raise ValueError(
-                f"the head width {geometry.head_width} must be even and at least 4, and base={base}"
-                f" must be finite and more than 1"
+                f"the head dimension {geometry.head_dim} must be even and at least 4, and"
+                f" base={base} must be finite and more than 1"
             )
         self.layout = layout
         shape = (geometry.layers, geometry.heads)
         self.weight = nn.Parameter(torch.zeros(*shape, geometry.width))
         self.offset = nn.Parameter(torch.zeros(shape))
-        softplus_b = math.expm1(2 / geometry.head_width * math.log(base))  # 1/f - 1
+        softplus_b = math.expm1(2 / geometry.head_dim * math.log(base))  # 1/f - 1
         self.initial_offset = softplus_b + math.log(-math.expm1(-softplus_b))
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,5 +47,5 @@ class CaRope(PerLayer):
         weight, offset = self.weight[self.layer].double(), self.offset[self.layer].double()
         logits = weight @ x.double().mT + offset[:, None] + self.initial_offset  # [B, H, T]
         log_frequency = -softplus(logits).log1p()
-        powers = torch.arange(self.geometry.head_width // 2, device=x.device)
+        powers = torch.arange(self.geometry.head_dim // 2, device=x.device)
         return (log_frequency[..., None] * powers).exp().cumsum(-2)

@@ -37,9 +37,9 @@ class ComRope(PerLayer):
     ) -> None:
         super().__init__(geometry)
         self.axes, blocks = axes, count_blocks(geometry, axes, block_size)
-        if geometry.head_width % block_size or (form == "ap" and blocks < axes):
+        if geometry.head_dim % block_size or (form == "ap" and blocks < axes):
             raise ValueError(
-                f"block_size={block_size} must divide the head width {geometry.head_width};"
+                f"block_size={block_size} must divide the head dimension {geometry.head_dim};"
                 f" form=ap also needs at least {axes} blocks, one for each axis"
             )
         if init_std <= 0:

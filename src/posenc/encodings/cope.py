@@ -25,14 +25,14 @@ class Cope(PerLayer):
                 f"npos_max={npos_max} must be at least 2, or all tokens have the same position"
             )
         self.scaled = scaled
-        self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_width, npos_max))
+        self.table = nn.Parameter(torch.zeros(geometry.layers, geometry.head_dim, npos_max))
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
     ) -> Tensor:
         dtype = torch.promote_types(q.dtype, torch.float32)
         q, k = q.to(dtype), k.to(dtype)
-        scale = self.geometry.head_width**-0.5
+        scale = self.geometry.head_dim**-0.5
         gates = (q @ k.mT * scale).sigmoid().tril(k.shape[-2] - q.shape[-2])  # [B, H, R, K]
         scores = q @ self.table[self.layer].to(dtype)  # [B, H, R, npos_max]
         scores = scores * scale if self.scaled else scores

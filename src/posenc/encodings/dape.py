@@ -60,7 +60,7 @@ class Dape(PerLayer):
     ) -> tuple[Tensor, Tensor]:
         """Return the static bias and the inputs [B, 2H, R, K] of f: logits, then biases."""
         dtype = torch.promote_types(q.dtype, torch.float32)
-        logits = q.to(dtype) @ k.to(dtype).mT * self.geometry.head_width**-0.5  # [B, H, R, K]
+        logits = q.to(dtype) @ k.to(dtype).mT * self.geometry.head_dim**-0.5  # [B, H, R, K]
         head = torch.arange(q.shape[1], device=q.device)[:, None, None]
         bias = cast(Tensor, self.static_encoding(self.layer).bias(head, distance.to(dtype), pos_q))
         return bias, torch.cat([logits, bias.expand_as(logits)], dim=1)

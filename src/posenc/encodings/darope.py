@@ -37,11 +37,11 @@ class DaRope(PerLayer):
         self, geometry: Geometry, *, base: float = 500000.0, layout: Layout = "half"
     ) -> None:
         super().__init__(geometry)
-        if geometry.head_width % 2:
-            raise ValueError(f"the head width {geometry.head_width} must be even")
+        if geometry.head_dim % 2:
+            raise ValueError(f"the head dimension {geometry.head_dim} must be even")
         self.layout = layout
         length, shape = geometry.train_length, (geometry.layers, geometry.heads)
-        self.frequencies, _ = geometric(geometry.head_width, length, length, base=base)
+        self.frequencies, _ = geometric(geometry.head_dim, length, length, base=base)
         self.fast = self.frequencies >= 2 * math.pi / length
         if self.fast.all():
             raise ValueError(

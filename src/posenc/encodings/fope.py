@@ -36,10 +36,10 @@ class Fope(PerLayer):
         trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
-        width, length = geometry.head_width, geometry.train_length
+        width, length = geometry.head_dim, geometry.train_length
         if width % 2 or width < 4 or not 0 <= gain < math.inf:
             raise ValueError(
-                f"the head width {width} must be even and at least 4, and gain={gain} must be"
+                f"the head dimension {width} must be even and at least 4, and gain={gain} must be"
                 f" non-negative and finite"
             )
         spectrum, _ = hope(width, length, length, base=base)
@@ -78,5 +78,5 @@ class Fope(PerLayer):
         angles = pos[:, None] * self.frequencies.to(pos.device)
         sinusoids = torch.stack([angles.cos(), angles.sin()])[:, None]  # [2, 1, T, n]
         mixing = self.mixing[self.layer, :, :, : len(self.frequencies), : self.num_mixed_pairs]
-        num_unmixed_pairs = self.geometry.head_width // 2 - self.num_mixed_pairs
+        num_unmixed_pairs = self.geometry.head_dim // 2 - self.num_mixed_pairs
         return pad(sinusoids @ mixing.double(), (0, num_unmixed_pairs), value=1.0)

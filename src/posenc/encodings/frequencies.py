@@ -20,7 +20,7 @@ LENGTH_DEPENDENT_REASON = (
 
 
 class SinusoidalFrequencies(nn.Module):
-    """The width/2 frequencies of a spectrum, fixed or with a learnable offset.
+    """The dim/2 frequencies of a spectrum, fixed or with a learnable offset.
 
     With `trainable`, a learnable offset that starts at zero is added to the frequencies, so that
     the initial frequencies are exact in any precision. `limitations` contains `prefix_consistent`
@@ -28,31 +28,31 @@ class SinusoidalFrequencies(nn.Module):
     """
 
     def __init__(
-        self, spectrum: Spectrum, width: int, train_length: int, *, trainable: bool = False
+        self, spectrum: Spectrum, dim: int, train_length: int, *, trainable: bool = False
     ) -> None:
         super().__init__()
-        self.spectrum, self.width, self.train_length = spectrum, width, train_length
+        self.spectrum, self.dim, self.train_length = spectrum, dim, train_length
         (short, short_factor), (long, long_factor) = (
-            spectrum(width, train_length, length) for length in (train_length, 2 * train_length)
+            spectrum(dim, train_length, length) for length in (train_length, 2 * train_length)
         )
         length_dependent = short_factor != long_factor or not torch.equal(short, long)
         self.limitations = (
             {"prefix_consistent": LENGTH_DEPENDENT_REASON} if length_dependent else {}
         )
-        self.offset = nn.Parameter(torch.zeros(width // 2)) if trainable else None
+        self.offset = nn.Parameter(torch.zeros(dim // 2)) if trainable else None
 
     def frequencies(self, axes: int, length: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return float64 frequencies [axes, width/2/axes] and the attention factor.
+        """Return float64 frequencies [axes, dim/2/axes] and the attention factor.
 
         Every axis gets the spectrum for an equal part of the width. Raises ValueError if the width
         cannot be split into pairs for that many axes.
         """
-        if self.width % (2 * axes):
+        if self.dim % (2 * axes):
             raise ValueError(
-                f"a width of {self.width} cannot be split into pairs for {axes} axes; it must be a"
+                f"a width of {self.dim} cannot be split into pairs for {axes} axes; it must be a"
                 f" multiple of {2 * axes}: change model.width or model.heads"
             )
-        frequencies, attention_factor = self.spectrum(self.width // axes, self.train_length, length)
+        frequencies, attention_factor = self.spectrum(self.dim // axes, self.train_length, length)
         frequencies = frequencies.to(device).expand(axes, -1)
         if self.offset is not None:
             frequencies = frequencies + self.offset.to(device, torch.float64).view(axes, -1)
@@ -61,7 +61,7 @@ class SinusoidalFrequencies(nn.Module):
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
         """Return angles in radians (float64) and the attention factor.
 
-        Angles are [T, 1, width/2] for positions [T] and [B, T, axes, width/2/axes] for coordinates
+        Angles are [T, 1, dim/2] for positions [T] and [B, T, axes, dim/2/axes] for coordinates
         [B, T, axes].
         """
         coordinates = (pos[:, None] if pos.ndim == 1 else pos).to(torch.float64)
@@ -77,7 +77,7 @@ class SinusoidalFrequencies(nn.Module):
 
 
 class SectionedFrequencies(SinusoidalFrequencies):
-    """One spectrum whose width/2 frequencies are divided among the axes (M-RoPE).
+    """One spectrum whose dim/2 frequencies are divided among the axes (M-RoPE).
 
     This is the rotary embedding of Qwen2-VL (Wang et al. 2024, 2409.12191) and, with `interleave`,
     of Qwen3-VL. A text position is used on every axis.
@@ -86,19 +86,19 @@ class SectionedFrequencies(SinusoidalFrequencies):
     def __init__(
         self,
         spectrum: Spectrum,
-        width: int,
+        dim: int,
         train_length: int,
         *,
         sections: Sequence[int],
         interleave: bool,
         trainable: bool = False,
     ) -> None:
-        super().__init__(spectrum, width, train_length, trainable=trainable)
+        super().__init__(spectrum, dim, train_length, trainable=trainable)
         self.num_axes = len(sections)
-        self.axis_of_pair = axes_of_pairs(width // 2, sections, interleave=interleave)
+        self.axis_of_pair = axes_of_pairs(dim // 2, sections, interleave=interleave)
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:
-        """Return angles as in `SinusoidalFrequencies`, but [B, T, 1, width/2] for coordinates."""
+        """Return angles as in `SinusoidalFrequencies`, but [B, T, 1, dim/2] for coordinates."""
         if pos.ndim == 1 or pos.shape[-1] == 1:
             return super().angles(pos)
         points = coordinates_on(self.num_axes, pos, "m_rope")

@@ -35,7 +35,7 @@ class GrapeA(PerLayer):
         super().__init__(geometry)
         if not 0 < initial_rate < 100:
             raise ValueError(f"initial_rate={initial_rate} must be positive and less than 100")
-        layers, heads, width = geometry.layers, geometry.heads, geometry.head_width
+        layers, heads, width = geometry.layers, geometry.heads, geometry.head_dim
         self.slopes = torch.tensor(authors_slopes(heads), dtype=torch.float64)
         inverse_softplus = math.log(math.expm1(initial_rate))
         self.rate = nn.Parameter(torch.full((layers, heads), inverse_softplus))

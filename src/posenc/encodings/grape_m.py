@@ -35,14 +35,14 @@ class GrapeM(PerLayer):
         layout: Layout = "half",
     ) -> None:
         super().__init__(geometry)
-        if geometry.head_width % 2 or not 0 < initial_rate < 100:
+        if geometry.head_dim % 2 or not 0 < initial_rate < 100:
             raise ValueError(
-                f"the head width {geometry.head_width} must be even, and"
+                f"the head dimension {geometry.head_dim} must be even, and"
                 f" initial_rate={initial_rate} positive and less than 100"
             )
         self.gate, self.layout = gate, layout
         length = geometry.train_length
-        frequencies, _ = geometric(geometry.head_width, length, length, base=base)
+        frequencies, _ = geometric(geometry.head_dim, length, length, base=base)
         self.log_frequencies = nn.Parameter(frequencies.log().float().repeat(geometry.layers, 1))
         std = 0.5 * geometry.width**-0.5
         self.weight = nn.Parameter(std * torch.randn(geometry.layers, geometry.width))

@@ -90,12 +90,12 @@ def rotate_blocks(q: Tensor, k: Tensor, rotations: Tensor) -> tuple[Tensor, Tens
 
 def count_blocks(geometry: Geometry, axes: int, block_size: int) -> int:
     """Return the number of blocks per head; raises ValueError for invalid sizes."""
-    if axes < 1 or not 2 <= block_size <= geometry.head_width:
+    if axes < 1 or not 2 <= block_size <= geometry.head_dim:
         raise ValueError(
             f"axes={axes} must be at least 1, and block_size={block_size} must be from 2 to the"
-            f" head width {geometry.head_width}"
+            f" head dimension {geometry.head_dim}"
         )
-    return geometry.head_width // block_size
+    return geometry.head_dim // block_size
 
 
 def checked_extent(geometry: Geometry, extent: float | None) -> float:

@@ -35,7 +35,7 @@ class LongRope(Rope):
         start_tokens: int = 4,
     ) -> None:
         super().__init__(geometry, spectrum=spectrum, layout=layout)
-        width = geometry.head_width
+        width = geometry.head_dim
         if isinstance(factors, list):
             per_pair = checked_factors("factors", factors, width)
         elif factors >= 1:
@@ -56,7 +56,7 @@ class RescaledFrequencies(SinusoidalFrequencies):
     def __init__(
         self, spectrum: Spectrum, geometry: Geometry, factors: Tensor, start_tokens: int
     ) -> None:
-        super().__init__(spectrum, geometry.head_width, geometry.train_length)
+        super().__init__(spectrum, geometry.head_dim, geometry.train_length)
         self.factors, self.start_tokens = factors, start_tokens
 
     def angles(self, pos: Tensor) -> tuple[Tensor, float]:

@@ -31,8 +31,8 @@ class MlaRope(PerLayer):
         trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
-        if rotary_dim is None:  # DeepSeek-V2 uses 64 for a head width of 128
-            rotary_dim = 2 * ((geometry.head_width + 3) // 4)
+        if rotary_dim is None:  # DeepSeek-V2 uses 64 for a head dimension of 128
+            rotary_dim = 2 * ((geometry.head_dim + 3) // 4)
         if rotary_dim < 2 or rotary_dim % 2:
             raise ValueError(f"rotary_dim={rotary_dim} must be even and at least 2")
         layers, width, std = geometry.layers, geometry.width, geometry.width**-0.5

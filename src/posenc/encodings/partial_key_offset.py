@@ -48,5 +48,5 @@ class PartialKeyOffset(Rope):
             rotated = torch.cat([frequencies, frequencies], dim=-1).flatten() != 0
         else:
             rotated = frequencies.flatten().repeat_interleave(2) != 0
-        num_unrotated = self.geometry.head_width - self.rotary_dim
+        num_unrotated = self.geometry.head_dim - self.rotary_dim
         return ~torch.cat([rotated, rotated.new_zeros(num_unrotated)])

@@ -56,7 +56,7 @@ class Path(PerLayer):
         if self.gates is not None:
             gates = self.gates.at_layer(self.layer)
             bias = bias + gates.content_bias(x, q, k, distance, pos_q)
-        return bias * self.geometry.head_width**-0.5
+        return bias * self.geometry.head_dim**-0.5
 
     def directions(self, x: Tensor) -> Tensor:
         """Return w [B, H, T, d] of unit length."""

@@ -31,7 +31,7 @@ class Pope(PerLayer):
         trainable: bool = False,
     ) -> None:
         super().__init__(geometry)
-        width = geometry.head_width
+        width = geometry.head_dim
         self.sinusoids = SinusoidalFrequencies(
             spectrum, 2 * width, geometry.train_length, trainable=trainable
         )

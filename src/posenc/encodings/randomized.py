@@ -161,7 +161,7 @@ def reads_positions(encoding: Encoding, length: int) -> bool:
     """
     geometry = encoding.geometry
     x = torch.zeros(1, length, geometry.width)
-    queries = torch.zeros(1, geometry.heads, length, geometry.head_width)
+    queries = torch.zeros(1, geometry.heads, length, geometry.head_dim)
     head = torch.arange(geometry.heads)[:, None, None]
     pos = torch.arange(length)
     pos_q = pos[:, None].float()

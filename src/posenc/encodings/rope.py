@@ -95,11 +95,11 @@ def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Te
 
 def _rotary_dim(geometry: Geometry, fraction: float) -> int:
     """Return the number of rotated channels; raises ValueError for an invalid fraction."""
-    rotary_dim = int(fraction * geometry.head_width)
+    rotary_dim = int(fraction * geometry.head_dim)
     if not 0 < fraction <= 1 or rotary_dim < 2 or rotary_dim % 2:
         raise ValueError(
             f"RoPE rotates an even number of channels, but rotary_fraction={fraction} of the head"
-            f" width {geometry.width} / {geometry.heads} = {geometry.head_width} is {rotary_dim};"
+            f" width {geometry.width} / {geometry.heads} = {geometry.head_dim} is {rotary_dim};"
             f" change encoding.rotary_fraction (at most 1), model.width or model.heads"
         )
     return rotary_dim

@@ -30,10 +30,11 @@ class RopeMixed(PerLayer):
         layout: Layout = "interleaved",
     ) -> None:
         super().__init__(geometry)
-        width = geometry.head_width
+        width = geometry.head_dim
         if axes < 1 or width % (2 * axes):
             raise ValueError(
-                f"axes={axes} must be at least 1, and the head width {width} a multiple of 2 * axes"
+                f"axes={axes} must be at least 1, and the head dimension {width} a multiple of"
+                f" 2 * axes"
             )
         self.axes, self.layout = axes, layout
         length = geometry.train_length

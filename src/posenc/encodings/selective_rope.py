@@ -28,9 +28,9 @@ class SelectiveRope(PerLayer):
         self, geometry: Geometry, *, rank: int = 16, conv_width: int = 4, base: float = 500000.0
     ) -> None:
         super().__init__(geometry)
-        if geometry.head_width % 2 or rank < 1 or conv_width < 1:
+        if geometry.head_dim % 2 or rank < 1 or conv_width < 1:
             raise ValueError(
-                f"the head width {geometry.head_width} must be even, and rank={rank} and"
+                f"the head dimension {geometry.head_dim} must be even, and rank={rank} and"
                 f" conv_width={conv_width} at least 1"
             )
         layers, pairs = geometry.layers, geometry.width // 2
@@ -38,7 +38,7 @@ class SelectiveRope(PerLayer):
         self.up = uniform(rank, layers, pairs, rank)
         self.kernel = uniform(conv_width, layers, pairs, conv_width)
         length = geometry.train_length
-        self.theta, _ = geometric(geometry.head_width, length, length, base=base)
+        self.theta, _ = geometric(geometry.head_dim, length, length, base=base)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         angles = (self.phases(x) * self.theta.to(x.device))[..., None, :]  # [B, H, T, 1, d/2]

@@ -36,8 +36,8 @@ class Shaw(PerLayer):
             )
         self.max_relative_position = max_relative_position
         heads = [geometry.heads] if per_head else []
-        shape = (geometry.layers, *heads, max_relative_position + 1, geometry.head_width)
-        limit = (6 / (2 * max_relative_position + 1 + geometry.head_width)) ** 0.5
+        shape = (geometry.layers, *heads, max_relative_position + 1, geometry.head_dim)
+        limit = (6 / (2 * max_relative_position + 1 + geometry.head_dim)) ** 0.5
         self.keys = nn.Parameter(torch.empty(shape).uniform_(-limit, limit))
         self.values = nn.Parameter(torch.empty(shape).uniform_(-limit, limit)) if values else None
 

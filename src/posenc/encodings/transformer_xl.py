@@ -32,8 +32,8 @@ class TransformerXL(PerLayer):
         self.clamp_len = clamp_len
         self.frequencies = float(base) ** (-2 * torch.arange(width // 2).double() / width)
         self.project = nn.Parameter(torch.randn(geometry.layers, width, width) * STD)
-        self.u = nn.Parameter(torch.randn(heads, geometry.head_width) * STD)
-        self.v = nn.Parameter(torch.randn(heads, geometry.head_width) * STD)
+        self.u = nn.Parameter(torch.randn(heads, geometry.head_dim) * STD)
+        self.v = nn.Parameter(torch.randn(heads, geometry.head_dim) * STD)
 
     def vectors(self, distance: Tensor) -> Tensor:
         """Return W R [H, U, d] for distances [U]."""

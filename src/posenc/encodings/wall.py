@@ -30,7 +30,7 @@ class Wall(PerLayer):
 
     def __init__(self, geometry: Geometry, *, initial_bias: float = 8.0) -> None:
         super().__init__(geometry)
-        shape = geometry.layers, geometry.heads, geometry.head_width
+        shape = geometry.layers, geometry.heads, geometry.head_dim
         self.weight = nn.Parameter(0.02 * torch.randn(*shape, geometry.width))
         self.gate_bias = nn.Parameter(torch.full(shape, float(initial_bias)))
 
@@ -45,7 +45,7 @@ class Wall(PerLayer):
         start = k.shape[2] - q.shape[2]  # the index of the first query
         earlier = decayed_scores(q, k[:, :, :start], sums[:, :, start:], sums[:, :, :start])
         diagonal = causal_decayed_scores(q, k[:, :, start:], sums[:, :, start:])
-        return (torch.cat([earlier, diagonal], dim=-1) - q @ k.mT) * self.geometry.head_width**-0.5
+        return (torch.cat([earlier, diagonal], dim=-1) - q @ k.mT) * self.geometry.head_dim**-0.5
 
 
 def causal_decayed_scores(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:

@@ -59,11 +59,12 @@ class Wavelet(Encoding):
         relative_position: Literal["key_minus_query", "query_minus_key"] = "key_minus_query",
     ) -> None:
         super().__init__(geometry)
-        width = geometry.head_width
+        width = geometry.head_dim
         if scales < 1 or width % scales or min_scale <= 0:
             raise ValueError(
-                f"scales={scales} must divide the head width of {width}, and min_scale={min_scale}"
-                f" must be positive; change encoding.scales, model.width or model.heads"
+                f"scales={scales} must divide the head dimension of {width}, and"
+                f" min_scale={min_scale} must be positive; change encoding.scales, model.width or"
+                f" model.heads"
             )
         if frequency is not None and (function != "morlet" or not 0 < frequency < math.inf):
             raise ValueError(

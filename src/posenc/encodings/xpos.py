@@ -45,7 +45,7 @@ class Xpos(Rope):
                 f"scale_base={scale_base} must be finite and positive, and"
                 f" gamma={gamma} must be positive and at most {MAX_GAMMA:.0f}"
             )
-        width = geometry.head_width
+        width = geometry.head_dim
         pairs = torch.arange(width // 2, dtype=torch.float64)
         self.scale_base, self.decay = scale_base, (2 * pairs / width + gamma) / (1 + gamma)
 

@@ -1,9 +1,9 @@
 """The evaluation protocols: the windows at each evaluation length and the targets scored in them.
 
-A protocol for text is a function `(tokens, length, ...) -> spans`, listed in `PROTOCOLS`; `tokens`
-and `length` are the numbers of tokens in the split and in a window. Spans are int64 [n, 3]: (start,
-first_scored, stop) of each window, in which the targets from first_scored to stop - 1 are scored.
-The module does not import torch, so that reports can import it quickly.
+A protocol for text has a function `(num_tokens, length, ...) -> spans`, in `PROTOCOLS`;
+`num_tokens` and `length` are the numbers of tokens in the split and in a window. Spans are int64
+[n, 3]: (start, first_scored, stop) of each window, in which the targets from first_scored to
+stop - 1 are scored. The module does not import torch, so that reports can import it quickly.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
 
 
-def nonoverlapping(tokens: int, length: int) -> NDArray[np.int64]:
+def nonoverlapping(num_tokens: int, length: int) -> NDArray[np.int64]:
     """Return consecutive windows of `length` tokens and the shorter tail; every token is scored.
 
     Press et al. (2022), section 2.2; equivalent to fairseq's `--context-window 0` with
     `--sample-break-mode none`.
     """
-    start = np.arange(0, tokens, length)
-    return np.stack([start, start, np.minimum(start + length, tokens)], axis=1)
+    start = np.arange(0, num_tokens, length)
+    return np.stack([start, start, np.minimum(start + length, num_tokens)], axis=1)
 
 
-def sliding(tokens: int, length: int, stride: int) -> NDArray[np.int64]:
+def sliding(num_tokens: int, length: int, stride: int) -> NDArray[np.int64]:
     """Return windows that advance by `stride` tokens; only the new tokens of each are scored.
 
     Press et al. (2022), appendix B. The targets from b * stride to (b + 1) * stride - 1 are scored
@@ -36,28 +36,30 @@ def sliding(tokens: int, length: int, stride: int) -> NDArray[np.int64]:
     context reaches the start of the text are scored in one window. stride=1 is the paper's S = 1;
     stride=length is nonoverlapping.
     """
-    first = np.concatenate(([0], np.arange(length - length % stride, tokens, stride)))
-    stop = np.append(first[1:], tokens)
+    first = np.concatenate(([0], np.arange(length - length % stride, num_tokens, stride)))
+    stop = np.append(first[1:], num_tokens)
     return np.stack([np.maximum(first - (length - stride), 0), first, stop], axis=1)
 
 
-def last_k(tokens: int, length: int, k: int) -> NDArray[np.int64]:
+def last_k(num_tokens: int, length: int, k: int) -> NDArray[np.int64]:
     """Return consecutive windows whose last `k` targets are scored.
 
     These have more than length - k tokens of context. Different lengths score different tokens, and
     longer windows score fewer. The tail, which is shorter than a window, is left out.
     """
-    stop = np.arange(length, tokens + 1, length)
+    stop = np.arange(length, num_tokens + 1, length)
     return np.stack([stop - length, stop - k, stop], axis=1)
 
 
-def fixed_target(tokens: int, length: int, targets: int, longest_length: int) -> NDArray[np.int64]:
+def fixed_target(
+    num_tokens: int, length: int, targets: int, longest_length: int
+) -> NDArray[np.int64]:
     """Return windows that end where those of `longest_length` end; their last `targets` are scored.
 
     The scored tokens do not depend on the length, so if the loss decreases with length, the longer
     context must be the reason. Only complete windows of `longest_length` are used.
     """
-    stop = np.arange(longest_length, tokens + 1, longest_length)
+    stop = np.arange(longest_length, num_tokens + 1, longest_length)
     return np.stack([stop - length, stop - targets, stop], axis=1)
 
 
@@ -67,20 +69,20 @@ class EvaluationProtocol:
 
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
-    receives the longest evaluation length. With `save_positions`, the loss at each position is
-    saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for tasks.
+    receives the longest evaluation length. With `save_position_losses`, the loss at each position
+    is saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for tasks.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
     parameter: str | None = None
     needs_longest_length: bool = False
-    save_positions: bool = False
+    save_position_losses: bool = False
     accuracy: bool = False
 
 
 PROTOCOLS = {
     "nonoverlapping": EvaluationProtocol(nonoverlapping),
-    "by_position": EvaluationProtocol(nonoverlapping, save_positions=True),
+    "by_position": EvaluationProtocol(nonoverlapping, save_position_losses=True),
     "sliding": EvaluationProtocol(sliding, "stride"),
     "last_k": EvaluationProtocol(last_k, "k"),
     "fixed_target": EvaluationProtocol(fixed_target, "targets", needs_longest_length=True),
@@ -108,7 +110,7 @@ def check_protocols(config: DictConfig) -> None:
         )
     names = list(evaluation.protocols)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        errors.append(f"evaluation.protocols lists some more than once: {', '.join(repeated)}")
+        errors.append(f"evaluation.protocols has duplicates: {', '.join(repeated)}")
     for name, protocol in PROTOCOLS.items():
         if protocol.parameter is not None:
             errors += _parameter_errors(config, name, protocol.parameter)

@@ -24,7 +24,12 @@ from posenc.evaluation.windows import Batch, Budget, Windows
 from posenc.model.device import autocast
 from posenc.model.transformer import Decoder
 from posenc.runs.environment import peak_megabytes, rank, reset_peak_memory, world_size
-from posenc.runs.evaluation_rows import check_same_tokens, largest_rows, merge_rows, row_key
+from posenc.runs.evaluation_rows import (
+    check_same_tokens,
+    merge_rows,
+    row_key,
+    rows_with_most_tokens,
+)
 from posenc.runs.loss_arrays import (
     BLOCK_TOKENS,
     BlockSums,
@@ -258,11 +263,11 @@ def save_rows(
     for old in saved_rows:
         check_same_tokens(run.evaluation_file, old, new_rows.get(row_key(old)))
     others = [row for row in saved_rows if row_key(row) not in new_rows]
-    largest = largest_rows([*others, *rows])
+    largest = rows_with_most_tokens([*others, *rows])
     blocks: dict[str, np.ndarray] = {}
     # The arrays of a row are not saved if a saved row of the same measurement scored more tokens.
     for row in [row for row in rows if row in largest]:
-        if PROTOCOLS[row["protocol"]].save_positions:
+        if PROTOCOLS[row["protocol"]].save_position_losses:
             name = position_array_name(row)
             arrays = {f"{name}.sum": result.sums, f"{name}.count": result.counts}
             merge_arrays(run.positions_file, arrays)

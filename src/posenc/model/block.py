@@ -86,7 +86,7 @@ class Attention(nn.Module):
         q, k = encoding.rotate(x, q, k, pos)
         with torch.autocast(x.device.type, enabled=False):
             out = self.attend(encoding, x, q, k, v, pos)
-        return self.merge_heads(out)
+        return self.project_output(out)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values [B, H, T, d] of x [B, T, D], before `encoding.rotate`."""
@@ -97,7 +97,7 @@ class Attention(nn.Module):
             q, k = normalize_head(q, self.q_norm), normalize_head(k, self.k_norm)
         return q, k, v
 
-    def merge_heads(self, out: Tensor) -> Tensor:
+    def project_output(self, out: Tensor) -> Tensor:
         """Return the sub-layer's output [B, T, D] for the output [B, H, T, d] of all heads."""
         return self.out(out.transpose(1, 2).flatten(2))
 

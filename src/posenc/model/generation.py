@@ -70,7 +70,7 @@ class IncrementalDecoder:
                 layer = LayerCache(*(torch.cat(pair, dim=-2) for pair in pairs))
             layers.append(layer)
             attended = _attend_last(block, model.encoding.at_layer(index), layer, pos, start)
-            x = block.add_feed_forward(x + block.attention.merge_heads(attended))
+            x = block.add_feed_forward(x + block.attention.project_output(attended))
         self._layers = layers
         return model.norm(x)
 

@@ -37,21 +37,21 @@ Statistic = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class BootstrapInterval:
-    """A mean over `seeds` seeds and its interval.
+    """A mean over `num_seeds` seeds and its interval.
 
-    `blocks` is the number of blocks with scored targets. `covers` is "text" if there are too few
-    seeds to estimate the variation between them.
+    `num_blocks` is the number of blocks with scored targets. `variation` is the variation that the
+    interval includes: only "text" if there are too few seeds to estimate that between seeds.
     """
 
     mean: float
     low: float
     high: float
-    seeds: int
-    blocks: int
+    num_seeds: int
+    num_blocks: int
 
     @property
-    def covers(self) -> Literal["text", "text and seeds"]:
-        return "text" if self.seeds < MIN_SEEDS else "text and seeds"
+    def variation(self) -> Literal["text", "text and seeds"]:
+        return "text" if self.num_seeds < MIN_SEEDS else "text and seeds"
 
 
 def mean_interval(
@@ -83,8 +83,10 @@ def bootstrap_interval(
     [..., K] of the K measurements to numbers [...]; it is computed for each seed. Returns None if a
     measurement scored targets in fewer than MIN_BLOCKS blocks. The result is deterministic.
     """
-    sums = np.array([[blocks.sums for blocks in seeds] for seeds in measurements])  # [K, seeds, B]
-    counts = np.array([[blocks.counts for blocks in seeds] for seeds in measurements])
+    sums = np.array(
+        [[blocks.sums for blocks in by_seed] for by_seed in measurements]
+    )  # [K, seeds, B]
+    counts = np.array([[blocks.counts for blocks in by_seed] for by_seed in measurements])
     used = counts.any(axis=(0, 1))
     if (counts > 0).sum(axis=-1).min() < MIN_BLOCKS:
         return None

@@ -140,8 +140,8 @@ def evaluation_key(row: Row) -> EvaluationKey:
 def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     """Yield a point for each comparable row of the final weights that has a value for `quantity`.
 
-    The baseline of the swaps may have been evaluated with a budget other than that of the
-    comparable rows. Then its rows are repeated as the swap `none`.
+    If the baseline of the swaps was evaluated with a different budget from the comparable rows, its
+    rows are also yielded as the swap `none`.
     """
     for run, row in experiment.comparable_rows:
         if row.get(quantity) is not None:
@@ -166,7 +166,7 @@ def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
 
 
 def _unswapped_rows(run: Run) -> list[Row]:
-    """Return the final weights' rows without a swap, preferably with the budget of the swaps."""
+    """Return the final weights' rows without a swap, preferring those with the swaps' budget."""
     budgets = {
         measurement_key({**row, "swap": None}): budget_key(row)
         for row in run.comparable_rows

@@ -85,7 +85,7 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
     lists = [Bullets(items, heading) for heading, items in items_by_heading.items() if items]
     heading = "Conclusions and limitations"
     yield Section("conclusions", heading, lists, "Conclusions", columns=True)
-    heading = "Perplexity relative to the training length"
+    heading = "Perplexity relative to that at the training length"
     yield Section("relative", heading, figures.get("relative", []), "Relative perplexity")
     training = figures.get("training", [])
     yield Section("training", "Perplexity beyond L by training tokens", training, "Training tokens")

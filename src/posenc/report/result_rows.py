@@ -163,7 +163,7 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     if seeds and a and b and _same_tokens([*a, *b]):
         interval = difference_interval(a, b)
         if interval is not None:
-            method = f"{DESCRIPTION}; covers {interval.covers}"
+            method = f"{DESCRIPTION}; covers {interval.variation}"
             return Difference(interval.mean, interval.low, interval.high, method)
     pairs = [(left.values[left.seeds.index(s)], right.values[right.seeds.index(s)]) for s in seeds]
     if len(pairs) < MIN_SEEDS:

@@ -37,7 +37,7 @@ SEEDS_NOTE = (
 )
 TEXT_NOTE = (
     "A different evaluation text of the same kind and size would shift all values of a column"
-    f" together: their {CONFIDENCE:.0%} intervals over {{covers}} extend at most from"
+    f" together: their {CONFIDENCE:.0%} intervals over {{variation}} extend at most from"
     f" {{low:+.1%}} to {{high:+.1%}} relative to the value ({DESCRIPTION}). This shift cancels in"
     " the difference between two values of a column."
 )
@@ -180,7 +180,7 @@ def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
     if interval := point.text_interval:
-        tooltip += f"; {interval.low:.4f} to {interval.high:.4f} over {interval.covers}"
+        tooltip += f"; {interval.low:.4f} to {interval.high:.4f} over {interval.variation}"
     if difference := value.difference:
         ends = f"{difference.low:+.4f} to {difference.high:+.4f}"
         tooltip += f"; difference from the best {difference.mean:+.4f} ({ends})"
@@ -274,6 +274,6 @@ def value_notes(
     if intervals and quantity is PERPLEXITY:
         low = min(exp(interval.low - interval.mean) for interval in intervals) - 1
         high = max(exp(interval.high - interval.mean) for interval in intervals) - 1
-        covers = " or ".join(sorted({interval.covers for interval in intervals}))
-        notes.append(TEXT_NOTE.format(covers=covers, low=low, high=high))
+        variation = " or ".join(sorted({interval.variation for interval in intervals}))
+        notes.append(TEXT_NOTE.format(variation=variation, low=low, high=high))
     return notes

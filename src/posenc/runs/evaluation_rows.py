@@ -70,7 +70,7 @@ def row_key(row: Row) -> tuple[Any, ...]:
     return measurement_key(row) + budget + scored
 
 
-def largest_rows(rows: Sequence[Row]) -> list[Row]:
+def rows_with_most_tokens(rows: Sequence[Row]) -> list[Row]:
     """Return, for each measurement, the row that scored the most tokens."""
     return _largest(rows, measurement_key)
 
@@ -120,7 +120,9 @@ def select_comparable(rows_of_runs: Sequence[tuple[int, Sequence[Row]]]) -> list
             and variant_key(row) == variants[train_length, _key_without_length(row)]
         ]
         measured = {measurement_key(row) for row in comparable}
-        others = largest_rows([row for row in rows if measurement_key(row) not in measured])
+        others = rows_with_most_tokens(
+            [row for row in rows if measurement_key(row) not in measured]
+        )
         selected.append(SelectedRows(comparable, others))
     return selected
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import RunError, one_line
-from posenc.runs.evaluation_rows import Row, budget_key, largest_rows, measurement_key
+from posenc.runs.evaluation_rows import Row, budget_key, measurement_key, rows_with_most_tokens
 from posenc.runs.files import open_regular, write_atomic
 from posenc.runs.lock import lock
 
@@ -71,7 +71,7 @@ def position_array_name(row: Row) -> str:
 
 
 def at_tokens_suffix(row: Row) -> str:
-    """Return the end of the names of a row's arrays: `.at_tokens=<n>`, or nothing if it is null."""
+    """Return the suffix of a row's array names: `.at_tokens=<n>`, or "" if that is null."""
     at_tokens = row.get("at_tokens")
     return "" if at_tokens is None else f".at_tokens={at_tokens}"
 
@@ -91,7 +91,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
+def read_position_losses(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
     """Return the arrays of `loss_by_position.npz`; `rows` are all rows of its run.
 
     Raises RunError if the file is corrupt, or if the arrays of a row do not match it.
@@ -109,7 +109,7 @@ def read_positions(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 def read_blocks(path: Path, rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Return the arrays of `loss_by_block.npz`, like `read_positions`."""
+    """Return the arrays of `loss_by_block.npz`, like `read_position_losses`."""
     return _read_checked_arrays(path, rows, _block_array_name)
 
 
@@ -118,12 +118,13 @@ def _read_checked_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays in an npz file after comparing them with the rows that they belong to.
 
-    The arrays of a measurement are those of its largest row. In older versions, rows with the same
-    time budget replaced each other, so the arrays may be those of a larger row that was replaced.
+    The arrays of a measurement are those of its row with the most scored tokens. In older versions,
+    rows with the same time budget replaced each other, so the arrays may be those of a row with
+    more tokens that was replaced.
     """
     arrays = read_arrays(path)
     time_limited = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}
-    for row in largest_rows(rows):
+    for row in rows_with_most_tokens(rows):
         name, is_complete = array_name(row), budget_key(row) == (None, None)
         is_limited = measurement_key(row) in time_limited
         if f"{name}.sum" not in arrays or (is_limited and not is_complete):
@@ -131,7 +132,7 @@ def _read_checked_arrays(
         if sums_and_counts(row, arrays, name) is None:
             raise RunError(
                 f"{path} does not match evaluation.json ({name}): an evaluation was killed while it"
-                f" replaced the row, or one of the files is older, edited or from another run;"
+                f" was replacing the row, or one of the files is older, edited or from another run;"
                 f" restore it, or repeat the latest evaluation of the run"
             )
     return arrays
@@ -141,13 +142,13 @@ def _read_members(archive: zipfile.ZipFile) -> dict[str, np.ndarray]:
     """Return the arrays in an open npz file, like numpy.load but twice as fast."""
     members = archive.infolist()
     if any(member.compress_type not in NUMPY_COMPRESSION for member in members):
-        raise ValueError("its compression method is not one that numpy uses")
+        raise ValueError("its compression method is not supported")
     if (size := sum(member.file_size for member in members)) > MAX_ARRAY_BYTES:
-        raise ValueError(f"its arrays have {size:,} bytes, more than {MAX_ARRAY_BYTES:,}")
+        raise ValueError(f"its arrays have {size:,} bytes; the limit is {MAX_ARRAY_BYTES:,}")
     arrays = {}
     for member in members:
         with archive.open(member) as file:
-            data = file.read(member.file_size)  # without this limit, it could be larger
+            data = file.read(member.file_size)  # a member can exceed its declared size
         start = 10 + int.from_bytes(data[8:10], "little")
         shape, dtype = _parse_header(data[:start])
         array = np.frombuffer(data, dtype, prod(shape), offset=start)

@@ -24,7 +24,7 @@ from posenc.runs.files import (
     walk_entries,
 )
 from posenc.runs.lock import is_locked
-from posenc.runs.loss_arrays import read_blocks, read_positions
+from posenc.runs.loss_arrays import read_blocks, read_position_losses
 from posenc.runs.row_types import METRICS, NGRAMS, TIMING
 from posenc.runs.saved_config import read_config
 from posenc.runs.status import Status
@@ -138,8 +138,8 @@ class RunDirectory:
         return read_rows(self.ngrams_file, NGRAMS, owner=run_hash)
 
     def losses_by_position(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-        """Return the losses by position; `rows` are the evaluation rows. See `read_positions`."""
-        return read_positions(self.positions_file, rows)
+        """Return `read_position_losses` of the run; `rows` are its evaluation rows."""
+        return read_position_losses(self.positions_file, rows)
 
     def losses_by_block(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
         """Return the losses by block; `rows` are the evaluation rows. See `read_blocks`."""

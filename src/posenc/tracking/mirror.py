@@ -40,7 +40,7 @@ class Mirror:
 
     def log_results(self) -> None:
         """Log what is still missing: training rows, evaluation results, summary, and files."""
-        self.log_training(permanent_rows(self.directory))
+        self.log_training(checkpointed_rows(self.directory))
         self._log_console()
         if (diff := self.directory.path / DIFF_FILE).exists():
             self.run.save(str(diff), base_path=str(diff.parent), policy="now")
@@ -78,7 +78,7 @@ class Mirror:
             self.last_step = step
 
 
-def permanent_rows(directory: RunDirectory) -> list[dict[str, Any]]:
+def checkpointed_rows(directory: RunDirectory) -> list[dict[str, Any]]:
     """Return the rows of the training log that a resumed run would not write again."""
     rows = directory.metrics()
     if directory.status().state == "finished":

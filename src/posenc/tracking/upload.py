@@ -13,7 +13,7 @@ from posenc.runs.files import reject_special_files
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import logs_to_trusted_destination, wandb_tracker
-from posenc.tracking.mirror import permanent_rows
+from posenc.tracking.mirror import checkpointed_rows
 from posenc.tracking.mirror_file import MirrorFile
 from posenc.tracking.wandb_client import close_run, online_run
 from posenc.tracking.wandb_config import wandb_id
@@ -32,7 +32,7 @@ def sync_run(directory: RunDirectory, *, offline: bool = False) -> SyncOutcome:
     W&B fails or cannot be reached, and another PosencError if the run's own files are corrupt or
     edited, or if `find_tracker` rejects its W&B entity.
     """
-    if not permanent_rows(directory):
+    if not checkpointed_rows(directory):
         return "no checkpoint"
     with lock(directory.lock_file, timeout=LOCK_TIMEOUT) as acquired:
         if not acquired:

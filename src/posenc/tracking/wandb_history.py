@@ -9,7 +9,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from posenc.config.paths import NO_SWAP
-from posenc.runs.evaluation_rows import largest_rows
+from posenc.runs.evaluation_rows import rows_with_most_tokens
 from posenc.runs.loss_arrays import BY_POSITION, bin_positions, position_array_name, sums_and_counts
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import STOPPED_EARLY
@@ -54,7 +54,7 @@ def evaluation_history(
     If a measurement has rows with several budgets, only the one with the most tokens is logged.
     """
     by_length = sorted(
-        largest_rows(rows), key=lambda row: (row["length"], _qualifiers(row, config))
+        rows_with_most_tokens(rows), key=lambda row: (row["length"], _qualifiers(row, config))
     )
     history = [extrapolation_row(row, config) for row in by_length]
     curves = loss_by_position(rows, arrays, config.train_length)
@@ -83,7 +83,7 @@ def swap_rows(rows: Sequence[Row]) -> list[list[Any]]:
     All of them are for the final weights. `factor` is None for the swap's default and for `none`,
     which is the unchanged encoding; other parameters are part of the swap's name.
     """
-    final = [row for row in largest_rows(rows) if row.get("at_tokens") is None]
+    final = [row for row in rows_with_most_tokens(rows) if row.get("at_tokens") is None]
     swapped = {tuple(row[key] for key in MEASUREMENT_KEYS) for row in final if row["swap"]}
     table = []
     for row in final:
@@ -121,7 +121,7 @@ def loss_by_position(
     with the most scored tokens of each measurement.
     """
     curves = []
-    for row in sorted(largest_rows(rows), key=itemgetter("length")):
+    for row in sorted(rows_with_most_tokens(rows), key=itemgetter("length")):
         stored = sums_and_counts(row, arrays, position_array_name(row))
         if row["protocol"] == BY_POSITION and stored:
             curves.append((row, bin_positions(*stored, train_length)))

@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.report.curve_set import describe_lengths
 from posenc.report.quantities import QUANTITIES
-from posenc.runs.evaluation_rows import budget_key, largest_rows, read_rows
+from posenc.runs.evaluation_rows import budget_key, read_rows, rows_with_most_tokens
 from posenc.runs.row_types import RowTypes
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder
@@ -54,7 +54,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
     validation_key = (config.planned.fingerprint, MAIN_SPLIT, None, MAIN_PROTOCOL)
     by_length = {
         row["length"]: row
-        for row in largest_rows(rows)
+        for row in rows_with_most_tokens(rows)
         if (row["data"], row["split"], row["swap"], row["protocol"]) == validation_key
         and row.get("at_tokens") is None
         and row.get("perplexity") is not None  # None if too large for a float

@@ -2,11 +2,11 @@
 
 A spectrum is a pure function
 
-    (width, train_length, length, *, parameters) -> (frequencies [width/2], attention factor)
+    (dim, train_length, length, *, parameters) -> (frequencies [dim/2], attention factor)
 
 of the number of channels, the training length L and the length of the current sequence in tokens.
 Frequencies are float64, in radians per token (a wavelength is 2 pi / f tokens). The attention
-factor (Hugging Face's term) multiplies cosine and sine. Many spectra depend only on the width.
+factor (Hugging Face's term) multiplies cosine and sine. Many spectra depend only on the dimension.
 """
 
 from posenc.encodings.spectra.context_extension import (

@@ -12,36 +12,34 @@ MAX_FACTOR = 1e6  # keeps powers of the factor well within the range of float64
 
 
 def position_interpolation(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
+    dim: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
     """Position interpolation: every frequency divided by s (Chen et al. 2023, 2306.15595, eq. 4).
 
     Hugging Face calls it "linear" scaling.
     """
-    frequencies, attention_factor = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(dim, train_length, length, base=base)
     return frequencies / scaling_factor(factor, train_length, length), attention_factor
 
 
 def ntk(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
+    dim: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
     """NTK-aware scaling: the base times s^(d/(d-2)) (Peng et al. 2023, YaRN, 2309.00071, eq. 16).
 
     The lowest frequency is divided by s, higher ones by less.
     """
     s = scaling_factor(factor, train_length, length)
-    return geometric(width, train_length, length, base=base * _base_scale(width, s))
+    return geometric(dim, train_length, length, base=base * _base_scale(dim, s))
 
 
-def dynamic_ntk(
-    width: int, train_length: int, length: int, *, base: float = 10000.0
-) -> Frequencies:
+def dynamic_ntk(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """NTK-aware scaling with s = max(1, length / L), as in the YaRN paper, section 3.3."""
-    return ntk(width, train_length, length, base=base, factor=None)
+    return ntk(dim, train_length, length, base=base, factor=None)
 
 
 def dynamic_ntk_hf(
-    width: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
+    dim: int, train_length: int, length: int, *, base: float = 10000.0, factor: float = 2.0
 ) -> Frequencies:
     """Hugging Face's dynamic NTK: the base times (f max(length, L) / L - (f - 1))^(d/(d-2)).
 
@@ -49,11 +47,11 @@ def dynamic_ntk_hf(
     """
     ratio = max(length, train_length) / train_length
     s = scaling_factor(factor, train_length, length) * ratio - (factor - 1)
-    return geometric(width, train_length, length, base=base * _base_scale(width, s))
+    return geometric(dim, train_length, length, base=base * _base_scale(dim, s))
 
 
 def ntk_by_parts(
-    width: int,
+    dim: int,
     train_length: int,
     length: int,
     *,
@@ -68,7 +66,7 @@ def ntk_by_parts(
     with more than `beta_fast` are unchanged; in between, the two are interpolated linearly in the
     number of rotations.
     """
-    frequencies, attention_factor = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(dim, train_length, length, base=base)
     if not 0 <= beta_slow < beta_fast:
         raise ValueError(f"beta_slow={beta_slow} must be non-negative and below {beta_fast=}")
     rotations = train_length * frequencies / (2 * math.pi)
@@ -89,8 +87,8 @@ def scaling_factor(factor: float | None, train_length: int, length: int) -> floa
     return float(factor)
 
 
-def _base_scale(width: int, factor: float) -> float:
+def _base_scale(dim: int, factor: float) -> float:
     """Return the multiplier of the base that divides the lowest frequency by `factor`."""
-    if width < 4:
-        raise ValueError(f"NTK scaling needs at least 4 channels, not {width}")
-    return factor ** (width / (width - 2))
+    if dim < 4:
+        raise ValueError(f"NTK scaling needs at least 4 channels, not {dim}")
+    return factor ** (dim / (dim - 2))

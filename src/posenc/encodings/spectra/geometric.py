@@ -1,6 +1,6 @@
-"""The geometric spectrum, its variants, and other spectra that depend only on the width.
+"""The geometric spectrum, its variants, and other spectra that depend only on the dimension.
 
-Each spectrum maps (width, train_length, length) to float64 frequencies [width/2] and the attention
+Each spectrum maps (dim, train_length, length) to float64 frequencies [dim/2] and the attention
 factor, by which cosine and sine are multiplied.
 """
 
@@ -14,30 +14,28 @@ Frequencies = tuple[Tensor, float]
 Spectrum = Callable[[int, int, int], Frequencies]
 
 
-def pair_indices(width: int) -> Tensor:
-    """Return 0 .. width/2 - 1, one per pair, in float64; raises ValueError for an odd width."""
-    if width % 2:
-        raise ValueError(f"a spectrum needs an even number of channels, not {width}")
-    return torch.arange(width // 2, dtype=torch.float64)
+def pair_indices(dim: int) -> Tensor:
+    """Return 0 .. dim/2 - 1, one per pair, in float64; raises ValueError for an odd dim."""
+    if dim % 2:
+        raise ValueError(f"a spectrum needs an even number of channels, not {dim}")
+    return torch.arange(dim // 2, dtype=torch.float64)
 
 
-def geometric(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """The frequencies base^(-2i/width) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
-    return negative_powers(base, 2 * pair_indices(width) / width), 1.0
+def geometric(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """The frequencies base^(-2i/dim) (Vaswani et al. 2017; Su et al. 2021, eq. 15)."""
+    return negative_powers(base, 2 * pair_indices(dim) / dim), 1.0
 
 
-def geometric_d1(
-    width: int, train_length: int, length: int, *, base: float = 10000.0
-) -> Frequencies:
-    """The frequencies base^(-i/(width-1)), with exponents from 0 to only about -1/2."""
-    return negative_powers(base, pair_indices(width) / (width - 1)), 1.0
+def geometric_d1(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+    """The frequencies base^(-i/(dim-1)), with exponents from 0 to only about -1/2."""
+    return negative_powers(base, pair_indices(dim) / (dim - 1)), 1.0
 
 
 def geometric_t2t(
-    width: int, train_length: int, length: int, *, base: float = 10000.0
+    dim: int, train_length: int, length: int, *, base: float = 10000.0
 ) -> Frequencies:
-    """The frequencies base^(-i/(width/2-1)); the lowest is exactly 1/base, as in tensor2tensor."""
-    return negative_powers(base, pair_indices(width) / max(1, width // 2 - 1)), 1.0
+    """The frequencies base^(-i/(dim/2-1)); the lowest is exactly 1/base, as in tensor2tensor."""
+    return negative_powers(base, pair_indices(dim) / max(1, dim // 2 - 1)), 1.0
 
 
 def negative_powers(base: float, exponents: Tensor) -> Tensor:
@@ -47,22 +45,22 @@ def negative_powers(base: float, exponents: Tensor) -> Tensor:
     return float(base) ** -exponents
 
 
-def power(width: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
-    """A power of evenly spaced, decreasing values: ((width/2 - i) / (width/2))^exponent."""
-    return ((pair_indices(width) + 1) / (width / 2)).flip(0) ** exponent, 1.0
+def power(dim: int, train_length: int, length: int, *, exponent: float = 2.0) -> Frequencies:
+    """A power of evenly spaced, decreasing values: ((dim/2 - i) / (dim/2))^exponent."""
+    return ((pair_indices(dim) + 1) / (dim / 2)).flip(0) ** exponent, 1.0
 
 
-def powers_of_two(width: int, train_length: int, length: int) -> Frequencies:
+def powers_of_two(dim: int, train_length: int, length: int) -> Frequencies:
     """The frequencies 2^-i; each is half the previous one, as in a binary counter."""
-    return 2.0 ** -pair_indices(width), 1.0
+    return 2.0 ** -pair_indices(dim), 1.0
 
 
-def resonance(width: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
+def resonance(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
     """Resonance RoPE (Wang et al. 2024, 2403.00071): 2 pi / round(2 pi / f) for geometric f.
 
     All wavelengths are whole numbers of tokens, including those longer than L.
     """
-    frequencies, attention_factor = geometric(width, train_length, length, base=base)
+    frequencies, attention_factor = geometric(dim, train_length, length, base=base)
     wavelengths = (2 * math.pi / frequencies).round()
     if (wavelengths < 1).any():
         raise ValueError(

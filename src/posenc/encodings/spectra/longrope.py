@@ -12,7 +12,7 @@ from posenc.encodings.spectra.geometric import Frequencies, geometric
 
 
 def longrope(
-    width: int,
+    dim: int,
     train_length: int,
     length: int,
     *,
@@ -25,10 +25,10 @@ def longrope(
 
     Cosine and sine are multiplied by sqrt(1 + ln s / ln L), which is not in the paper; if `factor`
     is set, this also applies up to L tokens. If `short_factor` is None, it is 1 for all pairs; if
-    `long_factor` is None, it is the NTK-aware s^(2i/(width-2)), a starting point of the paper's
+    `long_factor` is None, it is the NTK-aware s^(2i/(dim-2)), a starting point of the paper's
     search. The paper's own form, which leaves the first tokens unchanged, is `encoding=longrope`.
     """
-    frequencies, _ = geometric(width, train_length, length, base=base)
+    frequencies, _ = geometric(dim, train_length, length, base=base)
     if train_length < 2:
         raise ValueError("train_length=1 must be at least 2: LongRoPE divides by its logarithm")
     s = scaling_factor(factor, train_length, length)
@@ -36,25 +36,25 @@ def longrope(
     if length <= train_length:
         if short_factor is None:
             return frequencies, attention_factor
-        return frequencies / checked_factors("short_factor", short_factor, width), attention_factor
+        return frequencies / checked_factors("short_factor", short_factor, dim), attention_factor
     if long_factor is None:
-        return frequencies / ntk_factors(width, s), attention_factor
-    return frequencies / checked_factors("long_factor", long_factor, width), attention_factor
+        return frequencies / ntk_factors(dim, s), attention_factor
+    return frequencies / checked_factors("long_factor", long_factor, dim), attention_factor
 
 
-def ntk_factors(width: int, factor: float) -> torch.Tensor:
+def ntk_factors(dim: int, factor: float) -> torch.Tensor:
     """Return NTK-aware factors, from 1 for the highest frequency to `factor` for the lowest."""
-    pairs = torch.arange(width // 2, dtype=torch.float64)
-    return float(factor) ** (2 * pairs / max(1, width - 2))
+    pairs = torch.arange(dim // 2, dtype=torch.float64)
+    return float(factor) ** (2 * pairs / max(1, dim - 2))
 
 
-def checked_factors(name: str, factors: list[float], width: int) -> torch.Tensor:
+def checked_factors(name: str, factors: list[float], dim: int) -> torch.Tensor:
     """Return the factors as a tensor; raises ValueError unless each pair has a positive one."""
     values = torch.tensor(factors, dtype=torch.float64)
-    if len(values) != width // 2:
+    if len(values) != dim // 2:
         raise ValueError(
-            f"{name}={factors} has {len(values)} factors; pass {width // 2}, one for each pair of"
-            f" the {width} rotary channels"
+            f"{name}={factors} has {len(values)} factors; pass {dim // 2}, one for each pair of"
+            f" the {dim} rotary channels"
         )
     if (values <= 0).any():
         raise ValueError(f"{name}={factors}: all factors must be positive")

@@ -16,7 +16,7 @@ from posenc.encodings.spectra.geometric import Frequencies, geometric, pair_indi
 
 
 def yarn_paper(
-    width: int,
+    dim: int,
     train_length: int,
     length: int,
     *,
@@ -28,7 +28,7 @@ def yarn_paper(
     """YaRN with the paper's ramp."""
     s = scaling_factor(factor, train_length, length)
     frequencies, _ = ntk_by_parts(
-        width,
+        dim,
         train_length,
         length,
         base=base,
@@ -40,7 +40,7 @@ def yarn_paper(
 
 
 def yarn(
-    width: int,
+    dim: int,
     train_length: int,
     length: int,
     *,
@@ -51,7 +51,7 @@ def yarn(
     truncate: bool = True,
 ) -> Frequencies:
     """YaRN with the ramp of the authors' code; `truncate` rounds the ends of the ramp outward."""
-    frequencies, _ = geometric(width, train_length, length, base=base)
+    frequencies, _ = geometric(dim, train_length, length, base=base)
     if base == 1:
         raise ValueError("base=1 gives every pair the same frequency; choose another base")
     if not 0 < beta_slow < beta_fast < math.inf:
@@ -62,13 +62,13 @@ def yarn(
 
     def pair_index(rotations: float) -> float:
         log_inverse_frequency = math.log(train_length / (2 * math.pi)) - math.log(rotations)
-        return width * log_inverse_frequency / (2 * math.log(base))
+        return dim * log_inverse_frequency / (2 * math.log(base))
 
     first, last = pair_index(beta_fast), pair_index(beta_slow)
     if truncate:
         first, last = math.floor(first), math.ceil(last)
-    first, last = max(first, 0), min(last, width - 1)
-    ramp = ((pair_indices(width) - first) / (last - first or 0.001)).clamp(0, 1)
+    first, last = max(first, 0), min(last, dim - 1)
+    ramp = ((pair_indices(dim) - first) / (last - first or 0.001)).clamp(0, 1)
     s = scaling_factor(factor, train_length, length)
     return frequencies / s * ramp + frequencies * (1 - ramp), yarn_attention_factor(s)
 

@@ -113,7 +113,7 @@ def scores_by_offset(inspected: InspectedEncoding) -> Tensor | None:
     try:
         for sample in content:
             x = sample.expand(1, points.shape[1], -1)
-            k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
+            k = x.unflatten(-1, (geometry.heads, geometry.head_dim)).transpose(1, 2)
             total += last_query_scores(inspected.encoding, x, k, k, points.double())[0].mean(0)
     except Exception:  # a user's encoding may raise anything for coordinates
         return None

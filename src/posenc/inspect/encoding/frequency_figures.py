@@ -163,14 +163,16 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         EXTRAPOLATION_FACTOR * longest,
     ]
     lines = []
-    for head_width in sorted({item.encoding.geometry.head_width for item in encodings}):
+    for head_dim in sorted({item.encoding.geometry.head_dim for item in encodings}):
         bounds, base = [], 1.0
         with suppress(ValueError):  # no base qualifies for a longer context
             for n in lengths:
-                base = smallest_base(head_width, n, base)
+                base = smallest_base(head_dim, n, base)
                 bounds.append((n, base))
         if bounds:
-            lines.append(formula_line(f"bound at head width {head_width}", bounds, REFERENCE_STYLE))
+            lines.append(
+                formula_line(f"bound at head dimension {head_dim}", bounds, REFERENCE_STYLE)
+            )
     styles = label_styles(encodings)
     for base, names in labels.items():
         points, style = [(n, base) for n in lengths], styles[names[0]]

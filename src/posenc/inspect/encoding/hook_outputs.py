@@ -20,7 +20,7 @@ def random_normal(seed: int, *shape: int) -> Tensor:
 def random_content(inspected: InspectedEncoding, tokens: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return x [1, T, D] and q, k [1, H, T, d] of unit variance."""
     geometry = inspected.encoding.geometry
-    shape = (1, geometry.heads, tokens, geometry.head_width)
+    shape = (1, geometry.heads, tokens, geometry.head_dim)
     x = random_normal(3, 1, tokens, geometry.width)
     return x, random_normal(4, *shape), random_normal(5, *shape)
 
@@ -37,7 +37,7 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
     parts = [] if added is None else [added]
     if layer.overrides("rotate"):
         tokens = _num_tokens(pos)
-        ones = torch.ones(1, geometry.heads, tokens, geometry.head_width, dtype=torch.float64)
+        ones = torch.ones(1, geometry.heads, tokens, geometry.head_dim, dtype=torch.float64)
         hidden = torch.ones(1, tokens, geometry.width, dtype=torch.float64)
         rotated, _ = layer.rotate(hidden, ones, ones, pos)
         parts.append(rotated[0, 0])
@@ -67,7 +67,7 @@ def bias_by_distance(
     """
     tokens, geometry = num_keys or length, inspected.encoding.geometry
     x = random_normal(2, 1, 1, geometry.width).expand(1, tokens, -1)
-    q = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
+    q = x.unflatten(-1, (geometry.heads, geometry.head_dim)).transpose(1, 2)
     rows, keys = slice(tokens - 1, tokens), slice(0, tokens)
     pos = positions_at(inspected.positions(length), keys)
     inspected.encoding.embed(x, pos)  # draws the random positions of this forward pass
@@ -114,7 +114,7 @@ def last_query_scores_from_inputs(
     """Return the scores [B, H, T] of the last query, given the results of `attention_inputs`."""
     last, keys = slice(q.shape[2] - 1, q.shape[2]), slice(0, q.shape[2])
     products = dot_products(encoding.at_layer(0), q[:, :, last], k, pos, last, keys)
-    scores = products[:, :, 0] * encoding.geometry.head_width**-0.5
+    scores = products[:, :, 0] * encoding.geometry.head_dim**-0.5
     return scores if bias is None else scores + bias[:, :, 0]
 
 

@@ -131,7 +131,7 @@ def expected_scores(inspected: InspectedEncoding, length: int, *, identical: boo
     total = torch.zeros(geometry.heads, length, dtype=torch.float64)
     for batch in content.split(BATCH_SIZE):
         x = batch[:, None].expand(-1, length, -1)
-        k = x.unflatten(-1, (geometry.heads, geometry.head_width)).transpose(1, 2)
+        k = x.unflatten(-1, (geometry.heads, geometry.head_dim)).transpose(1, 2)
         queries = [k] if identical else [s * random_normal(7, 1, *k.shape[1:]) for s in (1, -1)]
         for q in queries:
             scores = last_query_scores(inspected.encoding, x, q.expand_as(k), k, pos)
@@ -142,7 +142,7 @@ def expected_scores(inspected: InspectedEncoding, length: int, *, identical: boo
 def content_samples(inspected: InspectedEncoding) -> Tensor:
     """Return samples of token content [S, D] whose second moment per head is the identity."""
     geometry = inspected.encoding.geometry
-    width = geometry.head_width
+    width = geometry.head_dim
     samples = torch.linalg.qr(random_normal(6, width, width)).Q * width**0.5
     content = samples.repeat(1, geometry.heads)
     return torch.cat([content, -content]) if inspected.encoding.overrides("embed") else content

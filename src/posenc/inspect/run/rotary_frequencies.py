@@ -45,7 +45,7 @@ def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
         group = pairs.repeat(2)
     else:
         group = pairs.repeat_interleave(2)
-    unrotated = rotary.geometry.head_width - rotary.rotary_dim if isinstance(rotary, Rope) else 0
+    unrotated = rotary.geometry.head_dim - rotary.rotary_dim if isinstance(rotary, Rope) else 0
     if unrotated:
         group = torch.cat([group, torch.full((unrotated,), len(frequencies))])
         frequencies = torch.cat([frequencies, torch.zeros(1)])

@@ -1,6 +1,7 @@
 """Compare posenc's training step with that of the same model in other libraries, in one process.
 
-    python scripts/benchmarks/peers.py [--length 1024] [--precision float32|bf16] [--rounds 15]
+    python scripts/benchmarks/compare_implementations.py [--length 1024] [--rounds 15]
+        [--precision float32|bf16]
         [--size tiny|small|gpt2_124m|gpt2_350m] [--tokens TOKENS] [--compile]
         [--device auto|cpu|cuda] [--threads 2] [--only NAME,NAME] [--json FILE]
 

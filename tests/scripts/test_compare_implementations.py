@@ -1,4 +1,4 @@
-"""scripts/benchmarks/peers.py on very small models."""
+"""scripts/benchmarks/compare_implementations.py on very small models."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ NAMES = [
     "posenc nope",
     "posenc learned",
     "posenc rope",
-    "posenc rope gated",
+    "posenc rope SwiGLU",
     "nanoGPT",
     "transformers GPT-2",
     "x-transformers",
@@ -33,68 +33,68 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:Deprecation
 
 
 @pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(SCRIPTS)
-    return importlib.import_module("peers")
+    return importlib.import_module("compare_implementations")
 
 
 @pytest.fixture
-def size(peers: ModuleType) -> Any:
-    return peers.Size(width=64, layers=2, heads=2, feed_forward=256, vocab_size=50, tokens=64)
+def size(script: ModuleType) -> Any:
+    return script.Size(width=64, layers=2, heads=2, feed_forward=256, vocab_size=50, tokens=64)
 
 
-def test_every_implementation_is_tested(peers: ModuleType) -> None:
-    assert list(peers.IMPLEMENTATIONS) == NAMES
+def test_every_implementation_is_tested(script: ModuleType) -> None:
+    assert list(script.IMPLEMENTATIONS) == NAMES
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_every_parameter_has_a_gradient_and_the_loss_falls(
-    peers: ModuleType, size: Any, name: str
+    script: ModuleType, size: Any, name: str
 ) -> None:
-    implementation = peers.IMPLEMENTATIONS[name]
-    steps = peers.Steps(implementation, size, LENGTH, "float32", CPU)
+    implementation = script.IMPLEMENTATIONS[name]
+    steps = script.Steps(implementation, size, LENGTH, "float32", CPU)
     steps.loss(steps.tokens, steps.targets).backward()
     for parameter, weight in steps.model.named_parameters():
         assert weight.grad is not None and weight.grad.any(), parameter
     for _ in range(4):
         steps.run()
-    peers.check_learning({name: steps}, size.vocab_size)
+    script.check_learning({name: steps}, size.vocab_size)
 
 
 @pytest.mark.parametrize("name", [name for name in SAME_MATRICES if name in INSTALLED])
 def test_an_implementation_has_the_flops_of_its_counterpart(
-    peers: ModuleType, size: Any, name: str
+    script: ModuleType, size: Any, name: str
 ) -> None:
-    implementation = peers.IMPLEMENTATIONS[name]
-    counterpart = peers.IMPLEMENTATIONS[implementation.counterpart]
+    implementation = script.IMPLEMENTATIONS[name]
+    counterpart = script.IMPLEMENTATIONS[implementation.counterpart]
     flops, expected = (
-        peers.step_flops(i.build(size, LENGTH)[0], i, size, LENGTH)
+        script.step_flops(i.build(size, LENGTH)[0], i, size, LENGTH)
         for i in (implementation, counterpart)
     )
     assert flops == expected
 
 
-def test_flops_are_those_of_the_matrix_products(peers: ModuleType, size: Any) -> None:
+def test_flops_are_those_of_the_matrix_products(script: ModuleType, size: Any) -> None:
     for name in ("posenc learned", "nanoGPT"):
-        implementation = peers.IMPLEMENTATIONS[name]
+        implementation = script.IMPLEMENTATIONS[name]
         model, _ = implementation.build(size, LENGTH)
         block = 4 * 64 * 64 + 2 * 64 * 256  # q, k, v, out; up, out
         attention = 2 * 64 * LENGTH / 2  # scores and weighted sums over half of all pairs
         expected = 6 * 64 * (2 * (block + attention) + 50 * 64)
-        assert peers.step_flops(model, implementation, size, LENGTH) == expected, name
+        assert script.step_flops(model, implementation, size, LENGTH) == expected, name
 
 
-def test_an_implementation_that_does_not_learn_is_an_error(peers: ModuleType, size: Any) -> None:
-    steps = peers.Steps(peers.IMPLEMENTATIONS["nanoGPT"], size, LENGTH, "float32", CPU)
+def test_an_implementation_that_does_not_learn_is_an_error(script: ModuleType, size: Any) -> None:
+    steps = script.Steps(script.IMPLEMENTATIONS["nanoGPT"], size, LENGTH, "float32", CPU)
     start = math.log(size.vocab_size)
     for losses in ([start, start + 0.1], [start + 2, start], [math.nan, start], [start, math.nan]):
         steps.losses = losses
         with pytest.raises(SystemExit, match="nanoGPT"):
-            peers.check_learning({"nanoGPT": steps}, size.vocab_size)
+            script.check_learning({"nanoGPT": steps}, size.vocab_size)
 
 
 def test_a_missing_library_is_skipped_with_a_hint_to_install_it(
-    peers: ModuleType,
+    script: ModuleType,
     size: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -102,15 +102,15 @@ def test_a_missing_library_is_skipped_with_a_hint_to_install_it(
     def build(*_: object) -> None:
         raise ModuleNotFoundError("no", name="litgpt")
 
-    missing = peers.Implementation(build, "litgpt", "posenc rope")
-    monkeypatch.setitem(peers.IMPLEMENTATIONS, "litgpt", missing)
-    assert peers.build_installed(["litgpt"], size, LENGTH, "float32", CPU) == {}
+    missing = script.Implementation(build, "litgpt", "posenc rope")
+    monkeypatch.setitem(script.IMPLEMENTATIONS, "litgpt", missing)
+    assert script.build_installed(["litgpt"], size, LENGTH, "float32", CPU) == {}
     assert "pip install litgpt" in capsys.readouterr().out
 
 
-def test_nanogpt_equals_posenc_with_learned_positions(peers: ModuleType, size: Any) -> None:
-    model, _ = peers.IMPLEMENTATIONS["posenc learned"].build(size, LENGTH)
-    nanogpt, _ = peers.IMPLEMENTATIONS["nanoGPT"].build(size, LENGTH)
+def test_nanogpt_equals_posenc_with_learned_positions(script: ModuleType, size: Any) -> None:
+    model, _ = script.IMPLEMENTATIONS["posenc learned"].build(size, LENGTH)
+    nanogpt, _ = script.IMPLEMENTATIONS["nanoGPT"].build(size, LENGTH)
     names = {
         "encoding.table": "positions.weight",
         "attention_norm": "norms.0",
