@@ -70,7 +70,7 @@ class Undeclared(NoPE):
         (partial(Sinks, inner=NoPE), "toeplitz", "toeplitz", "causal", "causal"),
         (partial(Sinks, inner=Alibi), "toeplitz", "toeplitz", "blocks", "blocks"),
         (partial(Sinks, inner=Fox), "blocks", "blocks", "blocks", "blocks"),
-        (partial(Window, inner=NoPE, size=7, kept=2), "blocks", "blocks", "blocks", "blocks"),
+        (partial(Window, inner=NoPE, size=7, start_size=2), "blocks", "blocks", "blocks", "blocks"),
     ],
 )
 def test_auto_chooses_a_kernel_by_encoding_device_and_dtype(
@@ -126,7 +126,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("factored", T5, "does not factorize"),
         ("factored", partial(Window, inner=Alibi, size=7), "has a window"),
         ("factored", partial(Sinks, inner=Fox), "has a sink"),
-        ("toeplitz", partial(Window, inner=NoPE, size=7, kept=2), "overrides mask"),
+        ("toeplitz", partial(Window, inner=NoPE, size=7, start_size=2), "overrides mask"),
         ("flex", Alibi, "CUDA"),
     ],
 )

@@ -66,9 +66,9 @@ def dual_chunk(chunk: int, local: int) -> Distance:
     return distance
 
 
-def lm_infinite(size: int, kept: int) -> Distance:
-    """min(i - j, size) where i - j < size or j < kept; other keys are masked."""
-    return lambda i, j: min(i - j, size) if i - j < size or j < kept else None
+def lm_infinite(size: int, start_size: int) -> Distance:
+    """min(i - j, size) where i - j < size or j < start_size; other keys are masked."""
+    return lambda i, j: min(i - j, size) if i - j < size or j < start_size else None
 
 
 def unscaled(i: int, length: int) -> float:
@@ -103,9 +103,9 @@ CASES: list[tuple[EncodingFactory, Distance, Factor]] = [
         unscaled,
     ),
     (partial(LmInfinite, inner=ROPE), lm_infinite(16, 10), unscaled),
-    (partial(LmInfinite, inner=ROPE, size=5, kept=3), lm_infinite(5, 3), unscaled),
+    (partial(LmInfinite, inner=ROPE, size=5, start_size=3), lm_infinite(5, 3), unscaled),
     (
-        partial(LmInfinite, inner=partial(Window, inner=ROPE, size=8), size=6, kept=50),
+        partial(LmInfinite, inner=partial(Window, inner=ROPE, size=8), size=6, start_size=50),
         lambda i, j: min(i - j, 6) if i - j < 8 else None,
         unscaled,
     ),
@@ -247,7 +247,7 @@ def test_blocks_equal_the_reference_in_outputs_and_gradients(
         (partial(DualChunk, inner=ROPE), 10),
         (partial(DualChunk, inner=ROPE, chunk_size=30, local_size=7, scale=0), 23),
         (partial(LmInfinite, inner=ROPE), 16),
-        (partial(LmInfinite, inner=ROPE, size=23, kept=1), 23),
+        (partial(LmInfinite, inner=ROPE, size=23, start_size=1), 23),
     ],
 )
 def test_short_sequences_are_encoded_by_plain_rope(make: EncodingFactory, length: int) -> None:
@@ -347,7 +347,7 @@ def test_rerope_with_log_n_needs_a_training_length_of_at_least_2() -> None:
         (partial(SelfExtend, window_size=0), "window_size=0 .* at least 1"),
         (partial(ReRope, window_size=-3), "window_size=-3 .* at least 1"),
         (partial(LmInfinite, size=0), "size=0 must be at least 1"),
-        (partial(LmInfinite, kept=0), "kept=0 must be at least 1"),
+        (partial(LmInfinite, start_size=0), "start_size=0 must be at least 1"),
         (partial(DualChunk, chunk_size=0), "local_size=2 .* chunk_size=0"),
         (partial(DualChunk, local_size=12), "local_size=12 .* chunk_size=12"),
         (partial(DualChunk, local_size=-1), "local_size=-1 must be non-negative"),
@@ -364,7 +364,7 @@ def test_invalid_parameters_are_rejected(make: Callable[..., Encoding], message:
 @pytest.mark.parametrize("inner", [Alibi, partial(T5, max_distance=40)])
 def test_lm_infinite_limits_the_distance_of_a_bias(inner: EncodingFactory, kernel: str) -> None:
     torch.manual_seed(0)
-    encoding, (x, q, k, v) = LmInfinite(GEOMETRY, inner=inner, size=7, kept=3), inputs(43)
+    encoding, (x, q, k, v) = LmInfinite(GEOMETRY, inner=inner, size=7, start_size=3), inputs(43)
     assert not encoding.overrides("rotate") and not encoding.overrides("rotation_index")
     with torch.no_grad():
         actual = attend(encoding, kernel, (x, q, k, v), torch.arange(43))

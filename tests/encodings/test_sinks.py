@@ -1,4 +1,4 @@
-"""Sinks and kept first tokens, compared with sums over the visible keys."""
+"""Sinks and visible first tokens, compared with sums over the visible keys."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ LOGITS = torch.tensor([[9.0, 9.0, 9.0], [-1.25, 0.5, 30.0]])
 Make = Callable[[Geometry], Encoding]
 ALIBI_SLOPES = (2**-4, 2**-8, 2**-2)
 WINDOW = partial(Window, inner=Alibi, size=7)
-KEPT = partial(WINDOW, kept=3)
+STREAMING = partial(WINDOW, start_size=3)
 
 
 def inputs(length: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
@@ -74,9 +74,9 @@ def attention_by_loop(
         (NoPE, lambda i, j: True, (0, 0, 0)),
         (Alibi, lambda i, j: True, ALIBI_SLOPES),
         (WINDOW, lambda i, j: i - j < 7, ALIBI_SLOPES),
-        (KEPT, lambda i, j: i - j < 7 or j < 3, ALIBI_SLOPES),
+        (STREAMING, lambda i, j: i - j < 7 or j < 3, ALIBI_SLOPES),
     ],
-    ids=["nope", "alibi", "window", "kept"],
+    ids=["nope", "alibi", "window", "streaming_llm"],
 )
 def test_the_logit_is_a_term_of_the_softmaxs_denominator(
     inner: Make, is_visible: Callable[[int, int], bool], slopes: tuple[float, ...], kernel: str
@@ -89,7 +89,7 @@ def test_the_logit_is_a_term_of_the_softmaxs_denominator(
 
 
 @pytest.mark.parametrize("kernel", ["auto", "blocks"])
-@pytest.mark.parametrize("inner", [NoPE, Alibi, WINDOW, KEPT, Fox, Shaw])
+@pytest.mark.parametrize("inner", [NoPE, Alibi, WINDOW, STREAMING, Fox, Shaw])
 @pytest.mark.parametrize("length", [1, 17, 300])
 def test_kernels_equal_the_reference_in_outputs_and_gradients(
     inner: Make, kernel: str, length: int
@@ -165,5 +165,5 @@ def test_invalid_parameters_and_inner_encodings_are_rejected() -> None:
         Sinks(GEOMETRY, inner=StickBreaking)
     with pytest.raises(ValueError, match="logit=inf must be finite"):
         Sinks(GEOMETRY, inner=NoPE, logit=math.inf)
-    with pytest.raises(ValueError, match="kept=-1 at least 0"):
-        Window(GEOMETRY, inner=NoPE, kept=-1)
+    with pytest.raises(ValueError, match="start_size=-1 at least 0"):
+        Window(GEOMETRY, inner=NoPE, start_size=-1)

@@ -189,7 +189,7 @@ def test_effective_windows_of_alibi_and_nope_equal_their_closed_forms(measured: 
 def test_effective_windows_are_limited_by_a_window_and_extended_by_kept_tokens() -> None:
     geometry, bias = Geometry(8, 1, 1, 100), torch.zeros(1, 100, dtype=torch.float64)
     assert effective_windows(Window(geometry, inner=NoPE, size=10), bias) == [9]
-    assert effective_windows(Window(geometry, inner=NoPE, size=10, kept=10), bias) == [98]
+    assert effective_windows(Window(geometry, inner=NoPE, size=10, start_size=10), bias) == [98]
 
 
 def test_the_fraction_out_of_range_at_4l_equals_its_closed_form(

@@ -1,8 +1,8 @@
 """LM-Infinite: a window, the first tokens, and capped distances (Han et al. 2023, 2308.16137).
 
-    score(i, j) = s(min(i - j, size))    for i - j < size or j < kept, else -inf
+    score(i, j) = s(min(i - j, size))    for i - j < size or j < start_size, else -inf
 
-s(n) is the score of the inner encoding at distance n. For kept tokens outside the window, this is
+s(n) is the score of the inner encoding at distance n. For first tokens outside the window, this is
 (R(size) q_i) . k_j / sqrt(d) with RoPE, or the score with the bias of distance `size`. As in the
 authors' code (Glaciohound/LM-Infinite, models/llama.py), size is by default the training length;
 the authors keep 10 to 100 tokens. The encoding can be applied to a trained model without
@@ -27,12 +27,14 @@ class LmInfinite(Window):
         *,
         inner: EncodingFactory,
         size: int | None = None,
-        kept: int = 10,
+        start_size: int = 10,
     ) -> None:
-        if kept < 1:
-            raise ValueError(f"kept={kept} must be at least 1 token; to keep none, choose window")
+        if start_size < 1:
+            raise ValueError(
+                f"start_size={start_size} must be at least 1 token; to keep none, choose window"
+            )
         size = geometry.train_length if size is None else size
-        super().__init__(geometry, inner=inner, size=size, kept=kept)
+        super().__init__(geometry, inner=inner, size=size, start_size=start_size)
         _require_distances_only(self.inner)
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,11 @@
 """Sliding-window attention (Beltagy et al. 2020, 2004.05150), optionally keeping the first tokens.
 
-score(i, j) = -inf where i - j >= size and j >= kept: each query attends to itself, to the size - 1
-tokens before it and to the first `kept` tokens. i and j count tokens, regardless of coordinates.
+score(i, j) = -inf where i - j >= size and j >= start_size: each query attends to itself, to the
+size - 1 tokens before it and to the first `start_size` tokens. i and j count tokens, regardless of
+coordinates.
 
 StreamingLLM (Xiao et al. 2023, 2309.17453) keeps 4 tokens. It also limits the distance between
-the query and the kept tokens, because it counts positions within the cache. Here that distance is
+the query and the first tokens, because it counts positions within the cache. Here that distance is
 not limited; LmInfinite limits it.
 """
 
@@ -15,17 +16,19 @@ from posenc.encodings.wrapper import EncodingFactory, Wrapper
 
 
 class Window(Wrapper):
-    """Restricts attention with the inner encoding to the last `size` and the first `kept` tokens.
+    """Restricts attention with the inner encoding to the last `size` and first `start_size` tokens.
 
-    Without kept tokens, kernels skip keys that no query of a block can see.
+    With start_size=0, kernels skip keys that no query of a block can see.
     """
 
     def __init__(
-        self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128, kept: int = 0
+        self, geometry: Geometry, *, inner: EncodingFactory, size: int = 128, start_size: int = 0
     ) -> None:
         super().__init__(geometry, inner)
-        if size < 1 or kept < 0:
-            raise ValueError(f"size={size} must be at least 1 token and kept={kept} at least 0")
+        if size < 1 or start_size < 0:
+            raise ValueError(
+                f"size={size} must be at least 1 token and start_size={start_size} at least 0"
+            )
         windows = [layer.window() for layer in layer_encodings(self.inner)]
         widest = max((size + 1 if window is None else window for window in windows), default=0)
         if widest <= size:
@@ -33,22 +36,22 @@ class Window(Wrapper):
                 f"size={size} has no effect: inner={type(self.inner).__name__} already has a window"
                 f" of {widest} tokens; choose a smaller size or another encoding"
             )
-        self.size, self.kept = size, kept
+        self.size, self.start_size = size, start_size
 
     def window(self) -> int | None:
         inner = self.active.window()
-        if self.kept:
+        if self.start_size:
             return inner
         return self.size if inner is None else min(self.size, inner)
 
     def mask(self, query: Tensor, key: Tensor) -> Tensor | None:
         inner = self.active.mask(query, key)
-        if not self.kept:
+        if not self.start_size:
             return inner
-        visible = (query - key < self.size) | (key < self.kept)
+        visible = (query - key < self.size) | (key < self.start_size)
         return visible if inner is None else visible & inner
 
     def overrides(self, hook: str) -> bool:
-        if hook == "mask" and not self.kept:
+        if hook == "mask" and not self.start_size:
             return self.active.overrides(hook)
         return super().overrides(hook)
