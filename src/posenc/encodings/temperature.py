@@ -8,7 +8,7 @@
 
 n0 is the training length unless `start` is given. s is 0.43 (ssmax, as in the paper's figure 1),
 0.1 (llama4 and inkling) or 1 (head_scale) by default. With `trainable`, s [layers, H] is learned,
-starting from this value.
+starting from this value. A larger tau sharpens attention: a softmax temperature would be 1 / tau.
 
 n counts all tokens up to the query, including tokens outside a window. Only q is scaled, so a bias
 of the inner encoding is scaled only if it is computed from the rotated query, as Shaw's is. With
