@@ -17,6 +17,7 @@ import math
 import own_helpers.scales as scales
 import own_namespace.rates as rates
 import torch
+from contextlib import nullcontext
 from functools import lru_cache, partial, singledispatch
 from own_helpers import double
 from own_helpers.scales import WEIGHTS
@@ -82,6 +83,9 @@ else:
     class Chosen:
         value = 41
 
+with nullcontext(torch.tensor([42.0])) as OFFSET:
+    ...
+
 @POWERS.register
 def cube(x):
     return x ** 33
@@ -125,7 +129,7 @@ class Mine(Base):
         x = slope() * double(x) * scales.FACTOR * rates.RATE
         x = cached(by_four(second(first(x)))) + closure(x) + REGISTRY["square"](x)
         x = FORMULAS["linear"](x) + POWERS["cube"](x) + STEPS[1]
-        x = decorated(x) + dispatched(x) + Chosen.value
+        x = decorated(x) + dispatched(x) + Chosen.value + OFFSET
         return x + SETTINGS.offset + TABLE.sum() + WEIGHTS.sum() + SHIFTS.sum() + own_local.one(x)
 """
 HELPERS = "def double(x):\n    return 2 * x\n"
@@ -170,7 +174,7 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
 def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
     names = "Mine Base slope SLOPE NAMES TABLE CACHE first second cached multiply by_four REGISTRY"
     names += " make closure Settings SETTINGS WEIGHTS STEPS FORMULAS linear Registry POWERS cube"
-    names += " register step doubled decorated dispatched _ Chosen SECOND"
+    names += " register step doubled decorated dispatched _ Chosen SECOND OFFSET"
     own = {f"own_mine.{name}" for name in names.split()}
     helpers = {"own_helpers.double", "own_namespace.rates.RATE", "own_local.one"}
     helpers |= {f"own_helpers.scales.{name}" for name in ("FACTOR", "WEIGHTS", "SHIFTS")}
@@ -211,6 +215,7 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ("38 * x", "39 * x"),
         ("value = 41", "value = 42"),
         ("SECOND = True", "SECOND = False"),
+        ("[42.0]", "[43.0]"),
     ],
 )
 def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(

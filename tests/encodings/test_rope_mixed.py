@@ -88,5 +88,5 @@ def test_one_axis_starts_as_rope() -> None:
 
 @pytest.mark.parametrize(("width", "axes"), [(12, 0), (12, 4), (10, 2)])
 def test_widths_that_cannot_be_divided_among_the_axes_are_rejected(width: int, axes: int) -> None:
-    with pytest.raises(ValueError, match=f"axes={axes}.*width {width}"):
+    with pytest.raises(ValueError, match=f"axes={axes}.*dimension {width}"):
         mixed(width, axes)

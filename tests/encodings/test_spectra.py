@@ -290,5 +290,5 @@ def test_half_truncated_sets_half_of_the_frequencies_to_zero() -> None:
     actual = half_truncated(16, 1, 1)[0].tolist()
     assert actual[:4] == pytest.approx([1, 1024 ** (-1 / 3), 1024 ** (-2 / 3), 1 / 1024])
     assert actual[4:] == [0.0] * 4
-    with pytest.raises(ValueError, match="width=6"):
+    with pytest.raises(ValueError, match="rotary channels, 6, must be a multiple of 4"):
         half_truncated(6, 1, 1)

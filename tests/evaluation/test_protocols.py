@@ -70,7 +70,7 @@ def test_windows_score_each_token_once_and_do_not_exceed_the_length(
         (["evaluation.protocols=[sliding9]"], "unknown protocols: sliding9"),
         (
             ["evaluation.protocols=[by_position,by_position]"],
-            "more than once: by_position",
+            "has duplicates: by_position",
         ),
         (["evaluation=last_k", "evaluation.k=2", "evaluation.lengths=[500]"], "398 tokens, fewer"),
         (["evaluation.budget_seconds=-1"], "must be positive"),

@@ -65,7 +65,7 @@ def test_arrays_that_would_fill_the_memory_are_an_error(
     merge_arrays(tmp_path / "a.npz", {"x.sum": zeros, "x.count": zeros})
     assert (tmp_path / "a.npz").stat().st_size < 10**5
     monkeypatch.setattr(loss_arrays, "MAX_ARRAY_BYTES", 10**7)
-    with pytest.raises(RunError, match=r"16,000,\d* bytes, more than 10,000,000"):
+    with pytest.raises(RunError, match=r"16,000,\d* bytes; the limit is 10,000,000"):
         read_arrays(tmp_path / "a.npz")
 
 
