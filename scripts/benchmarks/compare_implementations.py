@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from implementations import IMPLEMENTATIONS, Implementation, Size
 
-from posenc.benchmark.timing import call_seconds, make_matmul, matmul_flops
+from posenc.benchmark.measurement_process import call_seconds, make_matmul, matmul_flops
 from posenc.model.device import autocast
 from posenc.runs.environment import MALLOC_VARIABLES
 

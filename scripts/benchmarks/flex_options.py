@@ -1,4 +1,4 @@
-"""Time FlexAttention with several `kernel_options`, to choose FLEX_OPTIONS in attention/choice.py.
+"""Time FlexAttention with several `kernel_options`, to choose those of attention/flex.py.
 
     python scripts/benchmarks/flex_options.py [--length 4096] [--head-dim 64] [--rounds 10]
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention import flex
-from posenc.benchmark.timing import call_seconds
+from posenc.benchmark.measurement_process import call_seconds
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Geometry
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from posenc.attention.bias_gradient import with_bias_gradient
+from posenc.attention.bias_gradient import BiasGradient
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDTH, V_WIDTH, HEADS = 24, 16, 3
@@ -41,7 +41,7 @@ def test_the_gradient_equals_that_of_automatic_differentiation(length: int, wind
 
     (expected,) = gradients(*attention(q, k, v, bias, window, 0.3))
     out, lse = attention(q, k, v, bias.detach(), window, 0.3)
-    (result,) = gradients(*with_bias_gradient(out, lse, bias, q, k, v, window, 0.3))
+    (result,) = gradients(*BiasGradient.apply(out, lse, bias, q, k, v, window, 0.3))
     assert (result[:, window:] == 0).all()
     torch.testing.assert_close(result, expected, rtol=1e-5, atol=2e-5)
 
@@ -52,6 +52,6 @@ def test_gradients_of_the_output_pass_through() -> None:
     out, lse = attention(q, k, v, bias.detach(), 9, 0.25)
     out.requires_grad_()
     lse.requires_grad_()
-    results = with_bias_gradient(out, lse, bias, q, k, v, 9, 0.25)
+    results = BiasGradient.apply(out, lse, bias, q, k, v, 9, 0.25)
     grads = torch.autograd.grad(results[0].sum() + 2 * results[1].sum(), [out, lse])
     assert (grads[0] == 1).all() and (grads[1] == 2).all()

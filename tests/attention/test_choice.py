@@ -9,13 +9,11 @@ from torch import Tensor
 
 from posenc.attention import UnsupportedKernelError, flex
 from posenc.attention.choice import (
-    KERNELS,
     choose,
     describe_choices,
     kernel_function,
     layer_choices,
 )
-from posenc.config import settings
 from posenc.encodings.alibi import Alibi
 from posenc.encodings.base import Encoding, Geometry
 from posenc.encodings.cable import Cable
@@ -83,33 +81,33 @@ def test_auto_chooses_a_kernel_by_encoding_device_and_dtype(
         (CUDA, FLOAT32, cuda_float32),
         (CUDA, BFLOAT16, cuda_bfloat16),
     ]:
-        assert choose(encoding, device, dtype, 16).name == expected
+        assert choose(encoding, device, dtype, encoding.positions(16, CPU)).name == expected
 
 
 def test_reasons_say_why_other_kernels_were_rejected() -> None:
-    reason = choose(Fire(GEOMETRY), CPU, FLOAT32, 16).reason
+    reason = choose(Fire(GEOMETRY), CPU, FLOAT32, torch.arange(16)).reason
     reasons = ["causal not used", "toeplitz not used", "query's position", "factored not used"]
     for part in (*reasons, "does not factorize"):
         assert part in reason
-    assert "head" in choose(Sandwich(GEOMETRY), CPU, FLOAT32, 16, torch.arange(16) * 2).reason
+    assert "head" in choose(Sandwich(GEOMETRY), CPU, FLOAT32, torch.arange(16) * 2).reason
 
 
 def test_the_choice_depends_on_positions() -> None:
     """Positions with gaps have no Toeplitz bias; a bias on coordinates has no factors."""
     alibi = Alibi(GEOMETRY)
-    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9)).name == "toeplitz"
-    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9) + 100).name == "toeplitz"
-    assert choose(alibi, CPU, FLOAT32, 9, torch.arange(9) * 2).name == "factored"
-    assert choose(alibi, CPU, FLOAT32, 9, torch.ones(2, 9, 2)).name == "blocks"
+    assert choose(alibi, CPU, FLOAT32, torch.arange(9)).name == "toeplitz"
+    assert choose(alibi, CPU, FLOAT32, torch.arange(9) + 100).name == "toeplitz"
+    assert choose(alibi, CPU, FLOAT32, torch.arange(9) * 2).name == "factored"
+    assert choose(alibi, CPU, FLOAT32, torch.ones(2, 9, 2)).name == "blocks"
     sandwich = Sandwich(Geometry(width=512, heads=4, layers=1, train_length=16))
-    assert choose(sandwich, CPU, FLOAT32, 9, torch.arange(9) * 2).name == "factored"
+    assert choose(sandwich, CPU, FLOAT32, torch.arange(9) * 2).name == "factored"
 
 
 def test_randomized_distances_have_no_factors() -> None:
     encoding, pos = Randomized(GEOMETRY, inner=Alibi), torch.arange(16) * 2
-    assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "factored"
+    assert choose(encoding.at_layer(0), CPU, FLOAT32, pos).name == "factored"
     encoding.embed(torch.zeros(1, 16, 64), pos)
-    assert choose(encoding.at_layer(0), CPU, FLOAT32, 16, pos).name == "blocks"
+    assert choose(encoding.at_layer(0), CPU, FLOAT32, pos).name == "blocks"
 
 
 @pytest.mark.parametrize(
@@ -191,15 +189,6 @@ def test_the_choices_of_all_layers_are_described_in_one_line() -> None:
     assert describe_choices(layer_choices("blocks", hybrid, CPU, FLOAT32)) == "blocks (requested)"
 
 
-def test_an_unknown_kernel_is_an_error_that_lists_the_available_ones() -> None:
-    with pytest.raises(ValueError, match=r"'flash'.*auto, reference, causal"):
-        kernel_function("flash")
-
-
-def test_the_settings_list_every_kernel() -> None:
-    assert ("auto", *KERNELS) == settings.KERNELS
-
-
 class SteeperFox(Fox):
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -230,7 +219,7 @@ class SteeperAlibi(Alibi):
 )
 def test_inherited_factors_are_not_used_for_an_overridden_bias(make: Make, hook: str) -> None:
     encoding = make(GEOMETRY).at_layer(0)
-    assert choose(encoding, CUDA, BFLOAT16, 16).name == "blocks"
+    assert choose(encoding, CUDA, BFLOAT16, torch.arange(16)).name == "blocks"
     with pytest.raises(UnsupportedKernelError, match=f"overrides `{hook}`"):
         layer_choices("factored", make(GEOMETRY), CPU, FLOAT32)
 

@@ -151,7 +151,7 @@ def test_causal_attention_with_a_sink_equals_the_reference(
 ) -> None:
     torch.manual_seed(0)
     encoding = Sinks(GEOMETRY, inner=partial(Rope, spectrum=geometric), logit=0.5).to(dtype)
-    assert choose(encoding, torch.device("cpu"), dtype, 17).name == "toeplitz"
+    assert choose(encoding, torch.device("cpu"), dtype, torch.arange(17)).name == "toeplitz"
     assert_equal_to_reference("causal", encoding, 17, dtype, tolerance)
 
 

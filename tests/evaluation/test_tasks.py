@@ -54,7 +54,6 @@ def measured(data: TaskData, guess: Callable[[Tensor], Tensor]) -> tuple[TaskWin
         precision="float32",
         on_batch=lambda *_: True,
         budget=Budget(),
-        accuracy=True,
     )
     assert result is not None
     return windows, result

@@ -16,27 +16,14 @@ TILE = 64
 """Queries and keys per tile."""
 
 
-def with_bias_gradient(
-    out: Tensor,
-    lse: Tensor,
-    bias: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    window: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Return `out` and `lse` unchanged, but connected to `bias` in the autograd graph.
+class BiasGradient(torch.autograd.Function):
+    """Returns `out` and `lse` unchanged, but connected to `bias` in the autograd graph.
 
     out [B, H, T, d] and lse [B, H, T] are the attention output and the logsumexp of the scores,
     computed from q and k [B, H, T, d'], v [B, H, T, d] and the detached bias [H, T] by distance,
-    for distances smaller than `window`.
+    for distances smaller than `window`. The gradient of the bias is computed from those of `out`
+    and `lse`.
     """
-    return BiasGradient.apply(out, lse, bias, q, k, v, window, scale)
-
-
-class BiasGradient(torch.autograd.Function):
-    """Passes on the gradients of `out` and `lse`, and computes that of the bias from them."""
 
     @staticmethod
     def forward(ctx, out, lse, bias, q, k, v, window, scale):  # type: ignore[no-untyped-def]
@@ -46,37 +33,17 @@ class BiasGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out, grad_lse):  # type: ignore[no-untyped-def]
+        from posenc.attention.bias_gradient_kernel import launch  # requires Triton
+
         out, lse, bias, q, k, v = ctx.saved_tensors
+        # The gradient of a score with weight w is w (grad_out . v - delta).
         delta = (grad_out.float() * out.float()).sum(-1) - grad_lse.float()
-        tiles = score_gradient_tiles(q, k, v, bias, lse, grad_out, delta, ctx.window, ctx.scale)
+        heads, length = q.shape[1:3]
+        tiles = q.new_empty(heads, -(-length // TILE), TILE, TILE, dtype=torch.float32)
+        inputs = (q, k, v, bias.detach(), lse, grad_out, delta)
+        launch([part.contiguous() for part in inputs], tiles, min(ctx.window, length), ctx.scale)
         grad_bias = sum_by_distance(tiles, bias.shape[1]).to(bias.dtype)
         return grad_out, grad_lse, grad_bias, None, None, None, None, None
-
-
-def score_gradient_tiles(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor,
-    lse: Tensor,
-    grad_out: Tensor,
-    delta: Tensor,
-    window: int,
-    scale: float,
-) -> Tensor:
-    """Return the gradients of the scores as tiles [H, ceil(T / TILE), TILE, TILE].
-
-    Tile n is the sum over the batch and over all tiles whose queries are n tiles after their keys.
-    The gradient of a score with weight w is w (grad_out . v - delta), where delta [B, H, T] is
-    grad_out . out minus the gradient of lse.
-    """
-    from posenc.attention.bias_gradient_kernel import launch  # requires Triton
-
-    heads, length = q.shape[1:3]
-    tiles = q.new_empty(heads, -(-length // TILE), TILE, TILE, dtype=torch.float32)
-    inputs = (q, k, v, bias.detach(), lse, grad_out, delta)
-    launch([tensor.contiguous() for tensor in inputs], tiles, min(window, length), scale)
-    return tiles
 
 
 def sum_by_distance(tiles: Tensor, length: int) -> Tensor:

@@ -33,6 +33,7 @@ from posenc.attention.reference import (
     visible_keys,
     window_size,
 )
+from posenc.attention.reference import unsupported_reason as unsupported_reason
 from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
@@ -43,12 +44,6 @@ ROW_LIMITS = (16, 256)
 """The smallest and the largest number of rows in a block."""
 SAVED_BUDGET = 2**27
 """The largest number of bias entries that are kept for the backward pass."""
-
-
-def unsupported_reason(
-    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
-) -> None:
-    """Return None: every encoding is supported."""
 
 
 def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:

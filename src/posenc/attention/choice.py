@@ -1,9 +1,10 @@
 """The attention kernels, and the choice that `kernel=auto` makes for an encoding on a device."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,14 +12,13 @@ from torch import Tensor
 from posenc.attention import (
     KernelFunction,
     UnsupportedKernelError,
-    blocks,
     causal,
     factored,
     flex,
     key_bias,
-    reference,
     toeplitz,
 )
+from posenc.config import settings
 from posenc.encodings.base import Encoding, layer_encodings
 
 
@@ -54,21 +54,8 @@ kernel, and has no `slow_reason`. `flex` is used only on request, because it has
 GPU.
 """
 
-FLEX_OPTIONS: dict[tuple[int, int], Mapping[str, Any]] = {}
-"""Compute capability of a GPU -> `kernel_options` of FlexAttention; others use PyTorch's defaults.
-
-Empty, because nothing has been benchmarked on a GPU; scripts/benchmarks/flex_options.py measures
-candidates.
-"""
-
 KERNELS: dict[str, ModuleType] = {
-    "reference": reference,
-    "causal": causal,
-    "key_bias": key_bias,
-    "toeplitz": toeplitz,
-    "factored": factored,
-    "blocks": blocks,
-    "flex": flex,
+    name: import_module(f"posenc.attention.{name}") for name in settings.KERNELS if name != "auto"
 }
 
 
@@ -81,18 +68,13 @@ class KernelChoice(NamedTuple):
 
 
 def choose(
-    encoding: Encoding,
-    device: torch.device,
-    dtype: torch.dtype,
-    length: int,
-    positions: Tensor | None = None,
+    encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> KernelChoice:
     """Return the kernel that `kernel=auto` uses for the encoding of one layer.
 
-    `dtype` is the type of queries, keys and values. `positions` [T], or coordinates [B, T, axes],
-    may be on any device. By default they are the encoding's positions for `length` tokens.
+    `dtype` is the type of queries, keys and values. The positions [T], or coordinates
+    [B, T, axes], may be on any device.
     """
-    pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
     rejected: list[str] = []
     for name, used_for, slow_reason in AUTO_KERNELS.get(device.type, AUTO_KERNELS["cuda"]):
         reason, bias = check_support(name, encoding, device, dtype, pos)
@@ -124,20 +106,14 @@ def check_support(
 
 
 def resolve_kernel(
-    name: str,
-    encoding: Encoding,
-    device: torch.device,
-    dtype: torch.dtype,
-    length: int,
-    positions: Tensor | None = None,
+    name: str, encoding: Encoding, device: torch.device, dtype: torch.dtype, pos: Tensor
 ) -> KernelChoice:
     """Return the kernel that one layer uses with kernel=`name`; for `auto`, the result of `choose`.
 
     Raises UnsupportedKernelError if a kernel that is requested by name does not support the layer.
     """
     if name == "auto":
-        return choose(encoding, device, dtype, length, positions)
-    pos = encoding.positions(length, torch.device("cpu")) if positions is None else positions
+        return choose(encoding, device, dtype, pos)
     reason, bias = check_support(name, encoding, device, dtype, pos)
     if reason is not None:
         raise UnsupportedKernelError(name, encoding, reason)
@@ -147,11 +123,8 @@ def resolve_kernel(
 def kernel_function(name: str) -> KernelFunction:
     """Return the attention function for kernel=`name`.
 
-    The returned function raises the same errors as `resolve_kernel`. Raises ValueError for an
-    unknown name.
+    The returned function raises the same errors as `resolve_kernel`.
     """
-    if name not in ("auto", *KERNELS):
-        raise ValueError(f"unknown kernel {name!r} (available: auto, {', '.join(KERNELS)})")
     return partial(attend, name)
 
 
@@ -159,20 +132,14 @@ def attend(
     name: str, encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor
 ) -> Tensor:
     """Compute the same output as `reference.attend`, using kernel=`name`."""
-    choice = resolve_kernel(name, encoding, q.device, q.dtype, q.shape[2], pos)
+    choice = resolve_kernel(name, encoding, q.device, q.dtype, pos)
     return attend_with(choice, encoding, x, q, k, v, pos)
 
 
 def attend_with(choice: KernelChoice, encoding: Encoding, *inputs: Tensor) -> Tensor:
     """Return the attention output for `inputs` x, q, k, v, pos, computed by the chosen kernel."""
     bias = () if choice.bias is None else (choice.bias,)
-    options = {"options": flex_options(inputs[1].device)} if choice.name == "flex" else {}
-    return KERNELS[choice.name].attend(encoding, *inputs, *bias, **options)
-
-
-def flex_options(device: torch.device) -> Mapping[str, Any]:
-    """Return FlexAttention's `kernel_options` for a GPU."""
-    return FLEX_OPTIONS.get(torch.cuda.get_device_capability(device), {})
+    return KERNELS[choice.name].attend(encoding, *inputs, *bias)
 
 
 @torch.no_grad()
@@ -185,8 +152,11 @@ def layer_choices(
 ) -> list[KernelChoice]:
     """Return the result of `resolve_kernel` for each layer, by default at the training length."""
     length = length or encoding.geometry.train_length
-    layers = layer_encodings(encoding)
-    return [resolve_kernel(name, layer, device, dtype, length) for layer in layers]
+    cpu = torch.device("cpu")
+    return [
+        resolve_kernel(name, layer, device, dtype, layer.positions(length, cpu))
+        for layer in layer_encodings(encoding)
+    ]
 
 
 def describe_choices(choices: Sequence[KernelChoice]) -> str:

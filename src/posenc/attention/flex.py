@@ -30,7 +30,7 @@ from torch.nn.attention.flex_attention import (
 )
 from torch.nn.functional import pad
 
-from posenc.attention.bias_gradient import with_bias_gradient
+from posenc.attention.bias_gradient import BiasGradient
 from posenc.attention.factored import bias_factors, not_factorable_reason, sample_factors
 from posenc.attention.reference import score_dtype, window_size
 from posenc.attention.toeplitz import not_toeplitz_reason
@@ -133,7 +133,7 @@ def attend(
         return result[:, :, :length]
     out, lse = result[0], result[1].lse
     if bias is not None and needs_gradient:
-        out, lse = with_bias_gradient(out, lse, bias, q, k, v, window, scale)
+        out, lse = BiasGradient.apply(out, lse, bias, q, k, v, window, scale)
     if sink is not None:
         out = (out * (lse - sink[:, None]).sigmoid()[..., None]).to(out.dtype)
     return out[:, :, :length]

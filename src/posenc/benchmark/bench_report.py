@@ -14,11 +14,10 @@ from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.benchmark.cost_figure import cost_figure, row_label
 from posenc.config.errors import plural
 from posenc.report.page import (
-    Commands,
-    Links,
     Page,
     Paragraph,
     Section,
+    files_section,
     paragraphs,
     write_page,
 )
@@ -173,11 +172,10 @@ def _page(
         *paragraphs(about, keys=["interpretation", "limitations"]),
     ]
     comparisons = _comparisons(rows, about)
-    links = Links([(name, name, "") for name in ["bench.json", *files]])
     sections = [
         Section("cost", "Time and memory", [replace(figure, title="Time"), *cost_tables(rows)]),
         Section("notes", "Notes", [Paragraph(note) for note in notes]),
-        Section("files", "Command and files", [Commands([command]), links], "Files"),
+        files_section(command, ["bench.json", *files]),
     ]
     if comparisons:
         sections.insert(1, Section("comparison", "Comparisons", comparisons))

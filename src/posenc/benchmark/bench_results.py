@@ -7,7 +7,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
-from posenc.benchmark.timing import matmul_flops
+from posenc.benchmark.measurement_process import matmul_flops
 from posenc.benchmark.variants import Variant
 from posenc.config.errors import ConfigError
 from posenc.model.device import select_device

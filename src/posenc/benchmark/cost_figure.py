@@ -8,8 +8,8 @@ import numpy as np
 
 from posenc.benchmark.bench_settings import PASS_TITLES
 from posenc.report.chart import TICK_LABEL, linear_ticks, log_ticks
-from posenc.report.encoding_styles import Style, line_styles
-from posenc.report.vega_figure import GRAY, WIDTH, Figure, Panel, PanelChart
+from posenc.report.encoding_styles import line_styles
+from posenc.report.vega_figure import GRAY, WIDTH, Figure, Panel, PanelChart, style_channel
 from posenc.runs.row_types import Row
 
 MARKER_HEIGHT = 15  # pixels
@@ -41,7 +41,8 @@ def _points(rows: Sequence[Row], pass_: str) -> Iterator[dict[str, Any]]:
 
 
 def _panel(rows: Sequence[Row], pass_: str) -> PanelChart:
-    names = list(dict.fromkeys(row_label(row, rows) for row in rows))
+    encodings = {row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows}
+    names, styles = list(encodings), line_styles(encodings)  # as in the reports of experiments
     lengths = [f"L = {length}" for length in sorted({row["length"] for row in rows})]
     low, high = _axis_range(rows)
     kind, ticks = ("log", log_ticks) if high > MAX_LINEAR_RATIO else ("linear", linear_ticks)
@@ -53,9 +54,9 @@ def _panel(rows: Sequence[Row], pass_: str) -> PanelChart:
         x=alt.X("ratio:Q", title=x_title, scale=scale, axis=axis),
         y=alt.Y("encoding:N", sort=names, title=None, axis=alt.Axis(tickBand="extent", grid=True)),
         yOffset=alt.YOffset("length:N", sort=lengths),
-        color=_style_channel(alt.Color, "color", rows),
+        color=style_channel(alt.Color, "encoding", styles, "color"),
     )
-    shape = _style_channel(alt.Shape, "marker_path", rows)
+    shape = style_channel(alt.Shape, "encoding", styles, "marker_path")
     marked = chart.encode(shape=shape, size=_size_channel(lengths))
     ranges = chart.transform_filter("!datum.published").mark_rule(strokeWidth=1.4)
     published = marked.transform_filter("datum.published")
@@ -69,18 +70,6 @@ def _panel(rows: Sequence[Row], pass_: str) -> PanelChart:
     ]
     height = MARKER_HEIGHT * len(names) * (len(lengths) + 1)
     return alt.layer(*layers).properties(width=WIDTH, height=height)
-
-
-def _style_channel(channel: Any, attribute: str, rows: Sequence[Row]) -> Any:
-    """Return a channel for one attribute of the encodings' styles."""
-    styles = _styles(rows)
-    values = [getattr(style, attribute) for style in styles.values()]
-    return channel("encoding:N", scale=alt.Scale(domain=list(styles), range=values), legend=None)
-
-
-def _styles(rows: Sequence[Row]) -> dict[str, Style]:
-    """Return the style of each row label, the same as in the reports of experiments."""
-    return line_styles({row_label(row, rows): row["encoding"].partition(" ")[0] for row in rows})
 
 
 def _size_channel(lengths: Sequence[str]) -> alt.Size | alt.SizeValue:

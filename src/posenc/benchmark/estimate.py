@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from posenc.benchmark.process_memory import process_bytes
-from posenc.benchmark.throughput import Machine, Throughput
+from posenc.benchmark.throughput import Machine, ThisMachine, Throughput
 from posenc.benchmark.training_memory import TrainingMemory, training_memory
 from posenc.config.errors import ConfigError
 from posenc.config.identity import key_without_seed
@@ -233,7 +233,7 @@ def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) 
         torch.device("cuda" if machine.uses_gpu(config) else "cpu"),
         config.precision,
         steps.total,
-        on_this_machine=machine.is_this_machine,
+        on_this_machine=isinstance(machine, ThisMachine),
     )
 
 

@@ -13,16 +13,6 @@ from posenc.config.errors import plural
 from posenc.report.table import Column, Table
 from posenc.sweeps.progress import format_duration
 
-MEMORY_PARTS = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "activations",
-    "logits",
-    "validation_logits",
-    "process_bytes",
-)
-
 
 def print_estimates(estimates: Sequence[Estimate], machine: Machine, console: Console) -> None:
     """Print a row for each run, the totals, and notes."""
@@ -104,8 +94,11 @@ def total_cost(estimates: Sequence[Estimate], machine: Machine) -> dict[str, flo
 
 
 def _memory_breakdown(run: Estimate) -> str:
-    sizes = {part.removesuffix("_bytes"): getattr(run.memory, part) for part in MEMORY_PARTS}
-    parts = ", ".join(f"{name} {_with_si_prefix(size)}B" for name, size in sizes.items() if size)
+    parts = ", ".join(
+        f"{name.removesuffix('_bytes')} {_with_si_prefix(size)}B"
+        for name, size in asdict(run.memory).items()
+        if size and name not in ("layers", "accumulates")
+    )
     return f"highest peak memory ({run.label}, L={run.train_length}): {parts}"
 
 

@@ -11,7 +11,9 @@ decreases.
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +23,6 @@ from torch import Tensor, nn
 from posenc.attention.choice import kernel_function
 from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import handle_request
-from posenc.benchmark.timing import call_seconds, make_matmul
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
 from posenc.model.device import attention_dtype, autocast, fixed_numerics, select_device
@@ -30,6 +31,8 @@ from posenc.training.compilation import should_compile
 from posenc.training.optimizer import optimizer_factory
 
 WARM_UP_TOKENS = 64
+MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
+"""Size of the square matrices whose product is timed to measure the device's peak FLOP/s."""
 
 
 class BenchmarkedModel:
@@ -172,6 +175,28 @@ class BenchmarkedAttention:
         with autocast(self.precision, self.device):
             q, k = self.layer.rotate(x, q, k, self.pos)
         return self.kernel(self.layer, x, q, k, v, self.pos)
+
+
+def make_matmul(precision: str, device: torch.device) -> Callable[[], Tensor]:
+    """Return a function that multiplies two square matrices in the given precision."""
+    size, dtype = MATMUL_SIZE[device.type], attention_dtype(precision)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    return partial(torch.mm, a, b, out=torch.empty_like(a))
+
+
+def matmul_flops(device: torch.device) -> int:
+    """Return the floating-point operations of one matmul."""
+    return 2 * MATMUL_SIZE[device.type] ** 3
+
+
+def call_seconds(call: Callable[[], object], device: torch.device) -> float:
+    """Return the duration of a call in seconds, including its GPU kernels."""
+    synchronize = torch.get_device_module(device).synchronize  # does nothing on a CPU
+    synchronize()
+    start = time.perf_counter()
+    call()
+    synchronize()
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":

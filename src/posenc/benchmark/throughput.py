@@ -38,7 +38,6 @@ class Machine(ABC):
     has_gpu: bool
     concurrent_runs: int
     memory: float | None = None
-    is_this_machine = False
 
     def uses_gpu(self, config: DictConfig) -> bool:
         """Return whether a run with this configuration is assumed to be trained on a GPU."""
@@ -87,8 +86,6 @@ class ThisMachine(Machine):
     Each run's model is timed in training for at least `seconds` / 2 and, if the throughput of
     evaluation is requested, in evaluation for as long.
     """
-
-    is_this_machine = True
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds

@@ -14,7 +14,7 @@ from posenc.check.encoding_under_test import (
     max_difference,
     perturb_zero_parameters,
 )
-from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_calls import distinct_layers, float32_inputs, random_inputs
 from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, user_encodings_and_self
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
@@ -71,9 +71,9 @@ def leaking_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> st
     length = supported_length(tested, length)
     prefix_length = max(1, length - SUFFIX_LENGTH)
     with torch.random.fork_rng(devices=[]):
-        inputs = _float32(random_inputs(tested, length))
+        inputs = float32_inputs(tested, length)
         if name == "causal":
-            others = _float32(random_inputs(tested, length, seed=SEED + 1))
+            others = float32_inputs(tested, length, seed=SEED + 1)
             x, q, k, v = map(partial(_replace_suffix, prefix_length), inputs[:4], others)
             changed = AttentionInputs(x, q, k, v, inputs.pos)
         else:
@@ -156,10 +156,6 @@ def first_differing_hook(
     """
     different = [hook for hook in outputs if _differ(outputs[hook], others[hook])]
     return different[0] if "embed" in different or "attention" in different else None
-
-
-def _float32(inputs: AttentionInputs) -> AttentionInputs:
-    return convert(inputs, torch.float32, torch.float32)
 
 
 def _replace_suffix(prefix_length: int, a: Tensor, b: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -34,16 +34,7 @@ class Result:
     evidence: str
 
 
-def passed(evidence: str) -> Result:
-    return Result("pass", evidence)
-
-
-def hint(evidence: str) -> Result:
-    return Result("hint", evidence)
-
-
-def failed(evidence: str) -> Result:
-    return Result("fail", evidence)
+passed, hint, failed = partial(Result, "pass"), partial(Result, "hint"), partial(Result, "fail")
 
 
 def known_limitation(reason: str, evidence: str) -> Result:
@@ -99,14 +90,13 @@ class EncodingUnderTest:
 
     def build_model(self, changes: Changes) -> Decoder:
         """Return a new model; raises ConfigError if the changed configuration is invalid."""
-        model = build_model(self._changed_config(changes), VOCAB_SIZE).double()
+        model = build_model(changed_config(self._model_config, changes), VOCAB_SIZE).double()
         perturb_zero_parameters(model.encoding)
         return model.eval()
 
     def build_encoding(self, changes: Changes) -> Encoding:
         """Return a new encoding in float32; raises ConfigError like `build_model`."""
-        config = self._changed_config(changes)
-        encoding = build_encoding(config)
+        encoding = build_encoding(changed_config(self._model_config, changes))
         perturb_zero_parameters(encoding)
         return encoding.eval()
 
@@ -139,11 +129,13 @@ class EncodingUnderTest:
         """The settings that models depend on; copying the whole configuration would be slow."""
         return OmegaConf.masked_copy(self.config, MODEL_KEYS)
 
-    def _changed_config(self, changes: Changes) -> DictConfig:
-        config = copy.deepcopy(self._model_config)
-        for key, value in changes.items():
-            OmegaConf.update(config, key, value)
-        return config
+
+def changed_config(config: DictConfig, changes: Changes) -> DictConfig:
+    """Return a copy of a configuration with new values for some keys."""
+    config = copy.deepcopy(config)
+    for key, value in changes.items():
+        OmegaConf.update(config, key, value)
+    return config
 
 
 def perturb_zero_parameters(encoding: Encoding) -> None:

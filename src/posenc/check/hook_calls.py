@@ -43,6 +43,14 @@ def convert(
     return AttentionInputs(inputs.x.to(hidden_dtype), q, k, v, inputs.pos)
 
 
+def float32_inputs(
+    encoding: Encoding, length: int, *, batch: int = 1, seed: int = 0
+) -> AttentionInputs:
+    """Return `random_inputs` in float32."""
+    inputs = random_inputs(encoding, length, batch=batch, seed=seed)
+    return convert(inputs, torch.float32, torch.float32)
+
+
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
     """Yield the index of the first layer and of all later layers whose encodings may differ."""
     for layer in range(encoding.geometry.layers):

@@ -36,7 +36,7 @@ def verify_definitions(encoding: Encoding) -> None:
         _verify_limitations(part)
         _verify_registration(part, registered)
         for hook in HOOKS:
-            _verify_signature(encoding_class, hook)
+            _verify_signature(part, hook)
             if hook in vars(part):
                 raise ConfigError(
                     f"{definition_location(encoding_class)}: {encoding_class.__name__} sets"
@@ -202,21 +202,18 @@ def _accepts(method: Callable[..., Any], hook: str) -> bool:
     return True
 
 
-def _verify_signature(encoding_class: type[Encoding], hook: str) -> None:
+def _verify_signature(encoding: Encoding, hook: str) -> None:
     """Raise ConfigError if a hook cannot be called with the arguments that posenc passes."""
-    method = getattr(encoding_class, hook)
+    encoding_class, method = type(encoding), getattr(type(encoding), hook)
     if not callable(method):
         raise ConfigError(
             f"{definition_location(encoding_class)}: {encoding_class.__name__}.{hook} is a"
             f" {type(method).__name__}, but must be a method. Signature: {_signature(hook)}"
         )
     if not _accepts(method, hook):
-        arguments = inspect.signature(getattr(Encoding, hook)).parameters
-        raise ConfigError(
-            f"{definition_location(method)}: {encoding_class.__name__}.{hook} takes"
-            f" {inspect.signature(method)}, but must take ({', '.join(arguments)})."
-            f" Signature: {_signature(hook)}"
-        )
+        arguments = ", ".join(inspect.signature(getattr(Encoding, hook)).parameters)
+        problem = f"takes {inspect.signature(method)}, but must take ({arguments})"
+        raise hook_error(encoding, hook, problem)
 
 
 def _signature(hook: str) -> str:

@@ -14,7 +14,13 @@ from posenc.attention.reference import (
     score_dtype,
 )
 from posenc.check.encoding_under_test import SEED
-from posenc.check.hook_calls import call_layer_hooks, convert, distinct_layers, random_inputs
+from posenc.check.hook_calls import (
+    call_layer_hooks,
+    convert,
+    distinct_layers,
+    float32_inputs,
+    random_inputs,
+)
 from posenc.check.hook_definitions import (
     call_hook,
     encoding_error,
@@ -91,10 +97,11 @@ def _verify_effect(encoding: Encoding) -> None:
     may_have_no_effect = overridden and {*overridden} <= {*MAY_RETURN_NONE}
     if is_builtin(type(encoding)) or not may_have_no_effect:
         return
-    inputs, encoding_copy = _tiny_inputs(encoding), copy.deepcopy(encoding).float()
+    inputs = float32_inputs(encoding, supported_length(encoding))
+    index, encoding_copy = torch.arange(inputs.x.shape[1]), copy.deepcopy(encoding).float()
     for layer in distinct_layers(encoding_copy):
         layer_encoding = encoding_copy.at_layer(layer)
-        mask = layer_encoding.mask(*_token_indices(inputs))
+        mask = layer_encoding.mask(index[:, None], index[None])
         outputs = layer_encoding.window(), layer_encoding.sink(), mask
         if any(output is not None for output in outputs):
             return
@@ -113,7 +120,7 @@ def _verify_gradients(encoding: Encoding) -> None:
     parameters = dict(encoding_copy.named_parameters())
     if is_builtin(type(encoding)) or not parameters:
         return
-    inputs = _tiny_inputs(encoding)
+    inputs = float32_inputs(encoding, supported_length(encoding))
     for layer in distinct_layers(encoding_copy):
         outputs = call_layer_hooks(encoding_copy, layer, inputs).values()
         if sums := [output.sum() for output in outputs if output.requires_grad]:
@@ -125,17 +132,6 @@ def _verify_gradients(encoding: Encoding) -> None:
                 f"the gradient of {name} is not finite, so training would fail (the derivative of"
                 f" sqrt, for example, is infinite at 0)",
             )
-
-
-def _tiny_inputs(encoding: Encoding) -> AttentionInputs:
-    length = supported_length(encoding)
-    return convert(random_inputs(encoding, length), torch.float32, torch.float32)
-
-
-def _token_indices(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
-    """Return the indices of all queries [T, 1] and keys [1, T]."""
-    index = torch.arange(inputs.x.shape[1])
-    return index[:, None], index[None]
 
 
 def supported_length(encoding: Encoding, length: int = TINY_LENGTH) -> int:

@@ -7,7 +7,7 @@ import torch
 from posenc.attention.reference import AttentionInputs, bias_arguments
 from posenc.check.causality import first_differing_hook, hook_not_in_layer_outputs, layer_outputs
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
-from posenc.check.hook_calls import convert, distinct_layers, random_inputs
+from posenc.check.hook_calls import distinct_layers, float32_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
 from posenc.check.hook_values import BATCH, NUM_ROWS, supported_length
 from posenc.config.errors import ConfigError
@@ -31,16 +31,11 @@ def verify_reproducibility(encoding: Encoding) -> None:
         tested = copy.deepcopy(encoding).float().eval()
         perturb_zero_parameters(tested)
         call_hook(tested, "set_training_progress", 0.0)
-        inputs = _inputs(tested)
+        inputs = float32_inputs(tested, supported_length(tested), batch=BATCH)
         for layer in distinct_layers(tested):
             _verify_randomness(tested, layer, inputs)
             _verify_batch(tested, layer, inputs)
             _verify_blocks(tested.at_layer(layer), inputs)
-
-
-def _inputs(encoding: Encoding) -> AttentionInputs:
-    inputs = random_inputs(encoding, supported_length(encoding), batch=BATCH)
-    return convert(inputs, torch.float32, torch.float32)
 
 
 def _verify_saved_state(encoding: Encoding) -> None:
@@ -49,7 +44,7 @@ def _verify_saved_state(encoding: Encoding) -> None:
     for tested in (trained, loaded):
         call_hook(tested, "set_training_progress", PROGRESS)
     perturb_zero_parameters(trained)
-    inputs = _inputs(trained)
+    inputs = float32_inputs(trained, supported_length(trained), batch=BATCH)
     for layer in distinct_layers(trained.train()):
         layer_outputs(trained, layer, inputs)
     state = trained.state_dict()

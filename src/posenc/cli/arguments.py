@@ -18,15 +18,9 @@ SELECTION_KEYS = dict.fromkeys(("report", "status"), ("run", *FILTER_KEYS))
 """Command -> the keys that select some runs of its experiment."""
 CFG = "--cfg"
 FLAGS = {
-    "train": (CFG,),
-    "evaluate": (CFG,),
+    **dict.fromkeys(("train", "evaluate", "bench", "inspect", "check"), (CFG,)),
+    **dict.fromkeys(("search-factors", "tune", "wandb-sweep"), (CFG,)),
     "plan": (CFG, "--json"),
-    "bench": (CFG,),
-    "inspect": (CFG,),
-    "check": (CFG,),
-    "search-factors": (CFG,),
-    "tune": (CFG,),
-    "wandb-sweep": (CFG,),
     "status": ("--json", "--watch"),
     "sync": ("--offline",),
     "clean": ("--yes",),

@@ -1,6 +1,5 @@
 """`posenc clean`: delete selected runs."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import get_args
@@ -62,7 +61,7 @@ def _status_problem(run: RunDirectory) -> str | None:
 
 def _select_runs(arguments: Arguments) -> list[RunDirectory]:
     axes = command_line_axes(arguments.overrides)
-    values = {a.key: [str(json.loads(s.value or "null")) for s in a.settings] for a in axes}
+    values = {a.key: [str(setting.plain) for setting in a.settings] for a in axes}
     folder_keys = [key for key in values if key in FOLDER_KEYS]
     if unknown := [key for key in values if key not in ("run", "state", *FOLDER_KEYS)]:
         available = ", ".join(("run", "state", *FOLDER_KEYS))

@@ -79,7 +79,7 @@ def _inspect_encodings(arguments: Arguments) -> int:
     import torch
 
     from posenc.inspect.encoding.encoding_page import inspect_encodings
-    from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+    from posenc.inspect.inspection import publish_inspection
     from posenc.tracking.build_tracker import build_tracker
 
     config = encodings[0].config
@@ -88,12 +88,11 @@ def _inspect_encodings(arguments: Arguments) -> int:
     with Console(stderr=True).status("measuring") as status:
         results = inspect_encodings(encodings, status.update)
     folder = Path(config.outputs_dir) / config.name / "inspect"
-    index = write_inspection(folder, results, arguments.command_line())
     configs: Any = {
         inspected.label: OmegaConf.to_container(inspected.config) for inspected in encodings
     }
-    track_inspection(tracker, RunDirectory(folder), folder, results, configs)
-    print_inspection(Console(), results, index)
+    command = arguments.command_line()
+    publish_inspection(results, command, folder, tracker, RunDirectory(folder), configs)
     return 0
 
 

@@ -15,7 +15,7 @@ from posenc.data.dataset import Dataset
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import load_model
-from posenc.inspect.inspection import print_inspection, track_inspection, write_inspection
+from posenc.inspect.inspection import publish_inspection
 from posenc.inspect.run.equal_tokens import last_repeated
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
@@ -38,7 +38,10 @@ DEFAULT_FACTORS = (2, 4)
 
 def inspect_run(arguments: Arguments) -> int:
     """Inspect one run, and write the results to `<run>/inspect/`."""
-    request = _compose_request(arguments)
+    request = compose_request(arguments, "inspect")
+    check_settings(request, SETTINGS)
+    if min(request.lengths or [2]) < 2:
+        raise ConfigError(f"lengths={list(request.lengths)} must all be at least 2")
     if CFG in arguments.flags:
         return print_configs([request])
     directory = find_run(request.run)
@@ -55,22 +58,11 @@ def inspect_run(arguments: Arguments) -> int:
         directory.name, config.choices.encoding, measurements, config.train_length
     )
     folder = directory.path / "inspect"
-    index = write_inspection(folder, results, arguments.command_line())
     tracked_run = RunDirectory(directory.path.with_name(f"{directory.name}-inspect"))
-    track_inspection(
-        tracker, tracked_run, folder, results, wandb_config.run_config(directory, config)
-    )
-    print_inspection(Console(), results, index)
+    tracked_config = wandb_config.run_config(directory, config)
+    command = arguments.command_line()
+    publish_inspection(results, command, folder, tracker, tracked_run, tracked_config)
     return 0
-
-
-def _compose_request(arguments: Arguments) -> DictConfig:
-    """Compose and check the command's settings."""
-    request = compose_request(arguments, "inspect")
-    check_settings(request, SETTINGS)
-    if min(request.lengths or [2]) < 2:
-        raise ConfigError(f"lengths={list(request.lengths)} must all be at least 2")
-    return request
 
 
 def _load_run(

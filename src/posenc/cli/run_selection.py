@@ -69,18 +69,17 @@ def select_runs(arguments: Arguments) -> list[str]:
     filters, others = split_filters(arguments.overrides)
     if "run" in map(override_key, others):
         _reject_filters(filters)
-        kept = [o for o in arguments.overrides if override_key(o) not in (*FOLDER_KEYS, "run")]
-        values = _run_values(arguments.overrides)
-        paths = [str(_search_run(v, arguments, folder_overrides).path) for v in values]
-        return [*kept, f"run={','.join(to_override_value(p, 'run') for p in paths)}"]
-    folder = experiment_folder(replace(arguments, overrides=tuple(folder_overrides)))
-    finished = [run for run in list_runs(folder) if run.status().state == "finished"]
-    if not finished:
-        command = f"posenc status {experiment_arguments(folder)}"
-        raise ConfigError(f"{folder} has no finished runs; see `{command}`")
-    paths = [to_override_value(str(run.path), "run") for run in filter_runs(finished, filters)]
-    kept = [override for override in others if override not in folder_overrides]
-    return [*kept, f"run={','.join(paths)}"]
+        runs = [_search_run(value, arguments, folder_overrides) for value in _run_values(others)]
+    else:
+        folder = experiment_folder(replace(arguments, overrides=tuple(folder_overrides)))
+        finished = [run for run in list_runs(folder) if run.status().state == "finished"]
+        if not finished:
+            command = f"posenc status {experiment_arguments(folder)}"
+            raise ConfigError(f"{folder} has no finished runs; see `{command}`")
+        runs = filter_runs(finished, filters)
+    kept = [o for o in others if override_key(o) not in (*FOLDER_KEYS, "run")]
+    paths = ",".join(to_override_value(str(run.path), "run") for run in runs)
+    return [*kept, f"run={paths}"]
 
 
 def select_one_run(arguments: Arguments) -> Arguments:
@@ -129,7 +128,7 @@ def _reject_filters(filters: Filters) -> None:
 def _run_values(overrides: Sequence[str]) -> list[Any]:
     """Return the values of the key `run`."""
     axes = command_line_axes([o for o in overrides if override_key(o) == "run"])
-    return [json.loads(setting.value or "null") for axis in axes for setting in axis.settings]
+    return [setting.plain for axis in axes for setting in axis.settings]
 
 
 def split_filters(overrides: Sequence[str]) -> tuple[Filters, list[str]]:

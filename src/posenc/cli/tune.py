@@ -11,7 +11,7 @@ from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
 from posenc.config.grids import sweep_jobs
-from posenc.config.overrides import override_key, positive_integer
+from posenc.config.overrides import positive_integer, split_keys
 from posenc.config.search_space import split_intervals
 from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.report.table import Column, Table, records_csv
@@ -29,12 +29,13 @@ def run(arguments: Arguments) -> int:
 
     Other trials in the file are kept, such as those of other searches with the same name.
     """
-    words = [word for word in arguments.overrides if override_key(word) != "trials"]
+    options, words = split_keys(arguments.overrides, ("trials",))
     if CFG in arguments.flags:
         jobs = sweep_jobs("train", split_intervals(words)[1], arguments.config_dirs)
         return print_configs(compose_sweep_jobs(jobs, Composer("train", arguments.config_dirs)))
     console = Console(stderr=True)
-    trials, command = _num_trials(arguments), arguments.command_line()
+    trials = positive_integer("trials", options.get("trials", str(DEFAULT_TRIALS)), 100_000)
+    command = arguments.command_line()
     sweep, searches, complete = tune(words, arguments.config_dirs, trials, command, console.print)
     file = sweep.folder / "tuning.csv"
     records = [_record(search, trial) for search in searches for trial in search.trials]
@@ -46,12 +47,6 @@ def run(arguments: Arguments) -> int:
     if not complete:
         console.print("interrupted; rerun the same command to resume the search")
     return 0 if complete else 1
-
-
-def _num_trials(arguments: Arguments) -> int:
-    values = [w.partition("=")[2] for w in arguments.overrides if override_key(w) == "trials"]
-    text = values[-1] if values else str(DEFAULT_TRIALS)
-    return positive_integer("trials", text, 100_000)
 
 
 def _record(search: Search, trial: Trial) -> dict[str, object]:

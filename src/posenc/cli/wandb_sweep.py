@@ -1,7 +1,6 @@
 """`posenc wandb-sweep`: write an experiment's jobs as W&B sweeps."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,12 @@ from posenc.config.compose import Composer, compose
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
-from posenc.config.overrides import command_line_axes, override_key, positive_integer
+from posenc.config.overrides import (
+    command_line_axes,
+    override_key,
+    positive_integer,
+    split_keys,
+)
 from posenc.config.search_space import INTERVAL_EXAMPLE, split_intervals
 from posenc.jobs.job_config import compose_job
 from posenc.runs.files import write_atomic
@@ -25,7 +29,7 @@ HEADER = "# Written by `{command}`; register it with `wandb sweep`, then run `wa
 
 def run(arguments: Arguments) -> int:
     config_dirs = arguments.config_dirs
-    options, overrides = _search_options(arguments.overrides)
+    options, overrides = split_keys(arguments.overrides, SEARCH_KEYS)
     intervals, overrides = split_intervals(overrides)
     if options and not intervals:
         raise ConfigError(
@@ -71,16 +75,6 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _search_options(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the values of `method` and `min_iter`, and the other overrides."""
-    options = {
-        override_key(override): override.partition("=")[2]
-        for override in overrides
-        if override_key(override) in SEARCH_KEYS
-    }
-    return options, [o for o in overrides if override_key(o) not in SEARCH_KEYS]
-
-
 def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
     """Return a W&B sweep's fields `method` and `early_terminate`; raises ConfigError if invalid."""
     method, min_iter = options.get("method", METHODS[0]), options.get("min_iter")
@@ -95,6 +89,6 @@ def _search_fields(options: Mapping[str, str]) -> dict[str, Any]:
 def _parameter(override: str) -> tuple[str, Any]:
     """Return an override's key and value; numbers are parsed, so that W&B can compare them."""
     key, _, raw_value = override.partition("=")
-    value = json.loads(command_line_axes([override])[0].settings[0].value or "null")
+    value = command_line_axes([override])[0].settings[0].plain
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return key, value if is_number else raw_value

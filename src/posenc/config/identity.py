@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -127,35 +126,19 @@ def matches_digest(config: dict[str, Any]) -> bool:
 def check_identity(config: DictConfig | dict[str, Any]) -> None:
     """Raise RunError if a saved configuration no longer matches its run's hash or name."""
     planned = config["planned"]
-    _check_name(config)
-    new_hash = short_hash(identity(config, planned["fingerprint"]))
-    if new_hash != planned["hash"]:
-        raise RunError(
-            f"the run was planned with hash {planned['hash']} but now has hash {new_hash}: its"
-            f" config.yaml or the source code of a custom class has been edited since; undo the"
-            f" edit, or rerun the command to plan the edited run"
-        )
-
-
-def check_untrusted_identity(config: dict[str, Any]) -> None:
-    """Like `check_identity`, but does not import custom classes.
-
-    The hash of a run with custom classes is not checked.
-    """
-    _check_name(config)
-    with suppress(ConfigError):  # a class that is not trusted
-        check_identity({**config, "modules": []})
-
-
-def _check_name(config: DictConfig | dict[str, Any]) -> None:
-    """Raise RunError if the settings do not match the name of the run."""
-    planned = config["planned"]
     name = run_name(config, planned["hash"])
     if planned.get("run") not in (None, name):
         raise RunError(
             f"the run was planned as {planned['run']}, but its config.yaml has been edited since"
             f" and now has the settings of {name}; undo the edit, or rerun the command, which"
             f" writes the file again"
+        )
+    new_hash = short_hash(identity(config, planned["fingerprint"]))
+    if new_hash != planned["hash"]:
+        raise RunError(
+            f"the run was planned with hash {planned['hash']} but now has hash {new_hash}: its"
+            f" config.yaml or the source code of a custom class has been edited since; undo the"
+            f" edit, or rerun the command to plan the edited run"
         )
 
 

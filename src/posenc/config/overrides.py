@@ -28,6 +28,11 @@ class Setting(NamedTuple):
     override: str
     value: str | None
 
+    @property
+    def plain(self) -> Any:
+        """The value as a plain object; None for a deletion."""
+        return json.loads(self.value or "null")
+
 
 class Axis(NamedTuple):
     """A key and its settings in a sweep."""
@@ -113,6 +118,12 @@ def positive_integer(key: str, text: str, limit: int) -> int:
     if not re.fullmatch("[0-9]{1,18}", text) or not 0 < int(text) < limit:
         raise ConfigError(f"{key}={text} must be a positive integer below {limit:,}")
     return int(text)
+
+
+def split_keys(overrides: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the values of `keys`, which `conf/` does not have, and the other overrides."""
+    values = {override_key(o): o.partition("=")[2] for o in overrides if override_key(o) in keys}
+    return values, [o for o in overrides if override_key(o) not in keys]
 
 
 def root_key(override: str) -> str:

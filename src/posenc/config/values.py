@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import GenericAlias, UnionType
 from typing import Any
 
@@ -72,6 +72,11 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield child, item
             if isinstance(item, CONTAINERS):
                 yield from walk(item, child)
+
+
+def wrong_types(values: Mapping[str, Any], types: Mapping[str, Any]) -> list[str]:
+    """Return the keys in `values` that do not have the type in `types`; other keys are ignored."""
+    return [key for key in types if key in values and not matches_type(values[key], types[key])]
 
 
 def is_representable(value: Any) -> bool:

@@ -3,8 +3,9 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -70,15 +71,6 @@ class SplitFractions:
         fractions = {"train": 1.0, "validation": self.validation, "test": self.test}
         return tuple(split for split in SPLITS if fractions[split] > 0)
 
-    def part(self, document: str, split: str, *, whole: bool) -> str:
-        """Return the part of a document that belongs to `split`.
-
-        This is a slice or, with `whole`, the entire document or an empty string.
-        """
-        if not whole:
-            return self.split_slice(document, split)
-        return document if self.assign_split(document.encode()) == split else ""
-
     def assign_split(self, key: bytes) -> str:
         """Return the split that the hash of `key` selects."""
         point = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") / 2**64
@@ -106,10 +98,36 @@ class SplitFractions:
         return document[start:end]
 
 
-def can_split_by_hash(documents: Iterable[str]) -> bool:
-    """Whether there are enough non-blank documents to assign each of them to a split by hash."""
-    present = (document for document in documents if document.strip())
-    return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
+class SplittableCorpus(Corpus):
+    """A corpus whose splits may be taken from its train split.
+
+    If `_fractions` is not None, the documents of the train split are assigned to splits by hash or,
+    if there are few, each is cut into three parts.
+    """
+
+    _fractions: SplitFractions | None
+
+    @abstractmethod
+    def _documents(self, split: str) -> Iterator[str]:
+        """Yield the documents of one of the source's own splits."""
+
+    def documents(self, split: str) -> Iterator[str]:
+        for document in self._documents(split if self._fractions is None else "train"):
+            part = self._part(document, split)
+            if part.strip():
+                yield part
+
+    def _part(self, document: str, split: str) -> str:
+        if self._fractions is None:
+            return document
+        if self._assigns_by_hash:
+            return document if self._fractions.assign_split(document.encode()) == split else ""
+        return self._fractions.split_slice(document, split)
+
+    @cached_property
+    def _assigns_by_hash(self) -> bool:
+        present = (document for document in self._documents("train") if document.strip())
+        return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
 
 
 def split_lines(document: str) -> list[str]:

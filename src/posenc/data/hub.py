@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, can_split_by_hash, json_digest
+from posenc.data.corpus import SplitFractions, SplittableCorpus, json_digest
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
@@ -18,7 +18,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _SHARD = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5})(.*)")
 
 
-class HubCorpus(Corpus):
+class HubCorpus(SplittableCorpus):
     """The configuration `name` of the dataset `path` at the commit `revision`.
 
     Without a name, it is the dataset's only configuration. Only README.md and `folder` are
@@ -75,12 +75,6 @@ class HubCorpus(Corpus):
             return self._fractions.splits()
         return tuple(split for split in SPLITS if split in self._dataset)
 
-    def documents(self, split: str) -> Iterator[str]:
-        parts: Iterator[str] = self._documents(split)
-        if self._fractions is not None:
-            parts = (self._part(document, split) for document in self._documents("train"))
-        return (part for part in parts if part.strip())
-
     def split_digest(self, split: str) -> str:
         return json_digest([self.digest(), split])
 
@@ -93,18 +87,9 @@ class HubCorpus(Corpus):
             values += [self._custom_folder, fractions]
         return json_digest(values)
 
-    def _part(self, document: str, split: str) -> str:
-        assert self._fractions is not None
-        return self._fractions.part(document, split, whole=self._assigns_by_hash)
-
-    @cached_property
-    def _assigns_by_hash(self) -> bool:
-        return can_split_by_hash(self._documents("train"))
-
     def _documents(self, split: str) -> Iterator[str]:
         rows = self._rows(split)
-        documents = rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
-        return (document for document in documents if document.strip())
+        return rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
 
     def _rows(self, split: str) -> Iterator[str]:
         try:

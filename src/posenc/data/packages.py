@@ -1,14 +1,14 @@
 """The Python source of the installed packages that posenc depends on, split by package."""
 
 import hashlib
-import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
@@ -46,15 +46,19 @@ class PackagesCorpus(Corpus):
                 " package in only one of them"
             )
         self._max_overlap = max_overlap
-        self._files_by_split: dict[str, list[tuple[str, str]]] = {}
+        self._texts_by_split: dict[str, list[str]] = {}
         self._seen_lines: set[int] = set()
 
     def splits(self) -> tuple[str, ...]:
         return SPLITS
 
     def documents(self, split: str) -> Iterator[str]:
-        for _, text in self._files(split):
-            yield text
+        for name, sources in self._sources.items():  # splits after this one are not read
+            if name not in self._texts_by_split:
+                self._texts_by_split[name] = list(self._without_duplicates(sources))
+            if name == split:
+                yield from self._texts_by_split[name]
+                return
 
     def split_digest(self, split: str) -> str:
         files = {
@@ -63,23 +67,24 @@ class PackagesCorpus(Corpus):
         }
         return json_digest({"split": split, "files": files, "overlap": self._max_overlap})
 
-    def _files(self, split: str) -> list[tuple[str, str]]:
-        """Return paths and texts of a split, without near-duplicates; later splits are not read."""
-        for name, sources in self._sources.items():
-            if split in self._files_by_split:
-                break
-            if name not in self._files_by_split:
-                self._files_by_split[name] = list(self._without_duplicates(sources))
-        return self._files_by_split[split]
-
     def _without_duplicates(
         self, sources: Sequence[tuple[Distribution, PackagePath]]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield the files that are not near-duplicates of files kept in this or earlier splits."""
-        for path, text in _texts(sources):
+    ) -> Iterator[str]:
+        """Yield the text of each file, except near-duplicates of files kept in any split so far.
+
+        Leaves out files that are blank, too large or not UTF-8.
+        """
+        for package, file in sources:
+            content = _installed_content(package, file)
+            if len(content) > _MAX_FILE_BYTES:
+                continue
+            try:
+                text = content.decode()
+            except UnicodeDecodeError:
+                continue
             lines = _line_hashes(text)
             if lines and len(lines & self._seen_lines) <= self._max_overlap * len(lines):
-                yield path, text
+                yield text
                 self._seen_lines |= lines
 
     @cached_property
@@ -115,7 +120,7 @@ def required_packages(name: str) -> dict[str, Distribution]:
     while pending:
         for line in distribution(pending.pop()).requires or []:
             requirement = Requirement(line)
-            required = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            required = canonicalize_name(requirement.name)
             if required in packages or required == name:
                 continue
             if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
@@ -126,21 +131,6 @@ def required_packages(name: str) -> dict[str, Distribution]:
                 continue
             pending.append(requirement.name)
     return packages
-
-
-def _texts(sources: Iterable[tuple[Distribution, PackagePath]]) -> Iterator[tuple[str, str]]:
-    """Yield the path (relative to site-packages) and the text of each file.
-
-    Leaves out files that are blank, too large or not UTF-8.
-    """
-    for package, file in sources:
-        content = _installed_content(package, file)
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            continue
-        if text.strip() and len(content) <= _MAX_FILE_BYTES:
-            yield file.as_posix(), text
 
 
 def _installed_content(package: Distribution, file: PackagePath) -> bytes:

@@ -8,13 +8,14 @@ timestamps of the verified files.
 
 import json
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from posenc.config.errors import RunError, abbreviate, describe_error
-from posenc.config.values import matches_type
+from posenc.config.values import wrong_types
 from posenc.data.corpus import json_digest
 from posenc.runs.files import file_sha256, is_sparse, read_json, read_text, write_json
 
@@ -38,13 +39,9 @@ COUNTS = {"tokens", "documents", "words", "bytes"}
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
     """Write the `meta.json` of a prepared corpus, with the digests of all files and of itself."""
-    meta = {**meta, "sha256": _file_digests(folder)}
+    digests = {file.name: file_sha256(file) for file in sorted(folder.iterdir())}
+    meta = {**meta, "sha256": digests}
     write_json(folder / "meta.json", {**meta, "digest": json_digest(meta)})
-
-
-def _file_digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file in a folder, by name."""
-    return {file.name: file_sha256(file) for file in sorted(folder.iterdir())}
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -78,8 +75,7 @@ def _corruption(folder: Path, meta: dict[str, Any]) -> str | None:
     own_digest = meta.pop("digest", None)  # corpora of earlier versions have none
     if own_digest is not None and json_digest(meta) != own_digest:
         return "the contents of meta.json have changed since the corpus was prepared"
-    known = [key for key in META_TYPES if key in meta]
-    if wrong := [key for key in known if not matches_type(meta[key], META_TYPES[key])]:
+    if wrong := wrong_types(meta, META_TYPES):
         return f"meta.json has values of the wrong type: {', '.join(wrong)}"
     if meta["fingerprint"] != folder.name:
         return f"it has the files of the corpus {abbreviate(meta['fingerprint'])}"
@@ -117,8 +113,9 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
         if is_sparse(folder / name):
             return f"{name} is a sparse file: almost all of its {stat.st_size:,} bytes are holes"
     record = folder / f".verified-{platform.node()}.json"
-    if _read_record(record) == states:
-        return None
+    with suppress(RunError):  # the record is missing or corrupt; it is written again
+        if read_json(record) == states:
+            return None
     for name, digest in digests.items():
         if file_sha256(folder / name) != digest:
             return f"the contents of {name} have changed since the corpus was prepared"
@@ -129,19 +126,6 @@ def _file_corruption(folder: Path, meta: dict[str, Any]) -> str | None:
                 f"{name} contains the token id {highest}, but the vocabulary has only"
                 f" {meta['vocab_size']} tokens"
             )
-    _write_record(record, states)
+    with suppress(OSError):  # a corpus in a folder without write permission is verified each time
+        write_json(record, states)
     return None
-
-
-def _read_record(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except RunError:  # missing or corrupt; it is written again
-        return None
-
-
-def _write_record(file: Path, states: dict[str, list[int]]) -> None:
-    try:
-        write_json(file, states)
-    except OSError:  # a corpus in a folder without write permission is verified each time
-        return

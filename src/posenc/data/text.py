@@ -3,13 +3,12 @@
 import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, SplitFractions, can_split_by_hash, json_digest
+from posenc.data.corpus import SplitFractions, SplittableCorpus, json_digest
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]
@@ -19,7 +18,7 @@ _MAX_FOLDERS = 20_000
 _USAGE = f"pass a file, a glob or a list of them ({', '.join(FORMATS)})"
 
 
-class TextCorpus(Corpus):
+class TextCorpus(SplittableCorpus):
     """Files for each split, or `paths` that are split automatically.
 
     With at least 200 documents, the automatic split assigns each document by its hash. With fewer,
@@ -40,13 +39,15 @@ class TextCorpus(Corpus):
         validation_fraction: float = _DEFAULT_FRACTION,
         test_fraction: float = _DEFAULT_FRACTION,
     ) -> None:
-        paths_by_split = dict(zip(SPLITS, (train, validation, test), strict=True))
-        paths_by_split = {
-            split: value for split, value in paths_by_split.items() if value is not None
-        }
-        _check_paths(paths_by_split, paths)
+        given = zip(SPLITS, (train, validation, test), strict=True)
+        paths_by_split = {split: value for split, value in given if value is not None}
         self._fractions = None
         if paths is None:
+            if not paths_by_split:
+                raise ConfigError(
+                    "data=text needs files: set any of data.train, data.validation and data.test,"
+                    " or data.paths for an automatic split"
+                )
             if (validation_fraction, test_fraction) != (_DEFAULT_FRACTION, _DEFAULT_FRACTION):
                 raise ConfigError(
                     "data.validation_fraction and data.test_fraction only apply to data.paths"
@@ -57,6 +58,11 @@ class TextCorpus(Corpus):
             }
             _check_disjoint(self._files)
         else:
+            if paths_by_split:
+                raise ConfigError(
+                    f"data.paths is split automatically and cannot be combined with"
+                    f" data.{', data.'.join(paths_by_split)}; use one or the other"
+                )
             self._fractions = SplitFractions(validation_fraction, test_fraction)
             files = find_files("data.paths", paths, column)
             self._files = dict.fromkeys(self._fractions.splits(), files)
@@ -69,12 +75,8 @@ class TextCorpus(Corpus):
     def splits(self) -> tuple[str, ...]:
         return tuple(self._files)
 
-    def documents(self, split: str) -> Iterator[str]:
-        for file in self._files[split]:
-            for document in file.documents():
-                part = self._part(document, split)
-                if part.strip():
-                    yield part
+    def _documents(self, split: str) -> Iterator[str]:
+        return chain.from_iterable(file.documents() for file in self._files[split])
 
     def split_digest(self, split: str) -> str:
         fractions = self._fractions
@@ -86,15 +88,6 @@ class TextCorpus(Corpus):
     def check_unchanged(self) -> None:
         for file in {file for files in self._files.values() for file in files}:
             file.check_unchanged()
-
-    def _part(self, document: str, split: str) -> str:
-        if self._fractions is None:
-            return document
-        return self._fractions.part(document, split, whole=self._assigns_by_hash)
-
-    @cached_property
-    def _assigns_by_hash(self) -> bool:
-        return can_split_by_hash(chain.from_iterable(f.documents() for f in self._files["train"]))
 
 
 def _check_disjoint(files_by_split: Mapping[str, Sequence[DocumentFile]]) -> None:
@@ -124,19 +117,6 @@ def find_files(key: str, paths: Paths, column: str) -> list[DocumentFile]:
     }
     files = [_open_file(path, key, column) for path in unique.values()]
     return sorted(files, key=lambda file: file.content_key)
-
-
-def _check_paths(paths_by_split: dict[str, Paths], paths: Paths | None) -> None:
-    if paths is not None and paths_by_split:
-        raise ConfigError(
-            f"data.paths is split automatically and cannot be combined with"
-            f" data.{', data.'.join(paths_by_split)}; use one or the other"
-        )
-    if paths is None and not paths_by_split:
-        raise ConfigError(
-            "data=text needs files: set any of data.train, data.validation and data.test, or"
-            " data.paths for an automatic split"
-        )
 
 
 def _matching_files(key: str, pattern: str) -> list[Path]:

@@ -74,7 +74,6 @@ def evaluate(
                 batch_tokens=config.evaluation.batch_tokens,
                 precision=config.precision,
                 on_batch=on_batch,
-                accuracy=request.protocol.accuracy,
                 budget=Budget.from_config(config),
             )
             if result is None:

@@ -70,14 +70,13 @@ class EvaluationProtocol:
     `parameter` is the key in `evaluation` that sets how many targets are scored in a window, and
     the name of the argument of `spans` that receives it. With `needs_longest_length`, `spans` also
     receives the longest evaluation length. With `save_position_losses`, the loss at each position
-    is saved. With `accuracy`, correct top-1 predictions are counted. `spans` is None for tasks.
+    is saved. `spans` is None for tasks.
     """
 
     spans: Callable[..., NDArray[np.int64]] | None
     parameter: str | None = None
     needs_longest_length: bool = False
     save_position_losses: bool = False
-    accuracy: bool = False
 
 
 PROTOCOLS = {
@@ -86,7 +85,7 @@ PROTOCOLS = {
     "sliding": EvaluationProtocol(sliding, "stride"),
     "last_k": EvaluationProtocol(last_k, "k"),
     "fixed_target": EvaluationProtocol(fixed_target, "targets", needs_longest_length=True),
-    "tasks": EvaluationProtocol(None, accuracy=True),
+    "tasks": EvaluationProtocol(None),
 }
 NONOVERLAPPING_PROTOCOLS = tuple(
     name for name, protocol in PROTOCOLS.items() if protocol.spans is nonoverlapping

@@ -115,8 +115,7 @@ def measurement_requests(
     groups: dict[Any, list[dict[str, Any]]] = {}
     for key in keys:
         protocol = PROTOCOLS[key["protocol"]]
-        model_key = key["at_tokens"], key["swap"]
-        group_key = *model_key, key["length"], protocol.spans, protocol.accuracy
+        group_key = key["at_tokens"], key["swap"], key["length"], protocol.spans
         groups.setdefault(group_key, []).append(key)
     requests = []
     for group in groups.values():

@@ -136,7 +136,6 @@ def measure(
     precision: str,
     on_batch: Callable[[int, float], bool],
     budget: Budget,
-    accuracy: bool = False,
 ) -> Measurement | None:
     """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
@@ -147,7 +146,7 @@ def measure(
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
-    blocks = _BlockTotals(windows.text)
+    blocks, accuracy = _BlockTotals(windows.text), windows.text is None  # for tasks only
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows without an error
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()

@@ -2,7 +2,6 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -28,34 +27,11 @@ class Batch:
     starts: NDArray[np.int64]
 
 
-class Windows(Protocol):
-    """The windows that a protocol scores at one length, indexed from 0."""
-
-    lengths: NDArray[np.int64]
-    """The number of tokens of each window."""
-    num_scored: NDArray[np.int64]
-    """The number of scored targets of each window."""
-
-    @property
-    def text(self) -> TokenArray | None:
-        """The split that the windows come from; None for a task."""
-        ...
-
-    def batch(self, indices: NDArray[np.int64]) -> Batch:
-        """Return the windows with these indices, which must have equal lengths."""
-        ...
-
-    def digest(self, indices: NDArray[np.int64]) -> str:
-        """Return a hash (16 hexadecimal digits) of the scored targets.
-
-        It does not depend on the order of the windows or, for text, on how the targets are divided
-        into them. For a task, it is the hash of whole sequences and their masks.
-        """
-        ...
-
-
 class TokenWindows:
-    """Windows of a token array; no target is scored in more than one window."""
+    """Windows of a token array; no target is scored in more than one window.
+
+    `lengths` and `num_scored` are the numbers of tokens and of scored targets of each window.
+    """
 
     def __init__(self, text: TokenArray, spans: NDArray[np.int64]) -> None:
         self.text = text
@@ -64,6 +40,7 @@ class TokenWindows:
         self.num_scored = self._stop - self._first_scored
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
+        """Return the windows with these indices, which must have equal lengths."""
         length = int(self.lengths[indices[0]])
         start, first_scored = self._start[indices], self._first_scored[indices]
         inputs, targets = self.text.windows(start, length)
@@ -71,7 +48,11 @@ class TokenWindows:
         return Batch(inputs, targets, torch.from_numpy(scored), start)
 
     def digest(self, indices: NDArray[np.int64]) -> str:
-        """Hash the positions and tokens of the scored targets, after joining adjacent spans."""
+        """Return a hash (16 hexadecimal digits) of the positions and tokens of the scored targets.
+
+        Adjacent spans are joined first, so it does not depend on how the targets are divided into
+        windows.
+        """
         ordered = np.sort(indices[self.num_scored[indices] > 0])
         ordered = ordered[np.argsort(self._first_scored[ordered], kind="stable")]
         first, stop = self._first_scored[ordered], self._stop[ordered]
@@ -83,6 +64,38 @@ class TokenWindows:
             digest.update(f"{start}:{end};".encode())
             digest.update(self.text.tokens[start:end].astype("<u4").tobytes())
         return digest.hexdigest()[:16]
+
+
+class TaskWindows:
+    """Task sequences that fit the evaluation length, one per window; only the answers are scored.
+
+    Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model predicts
+    (top-1, given the correct preceding tokens), and `exact`, the fraction of sequences in which it
+    predicts all of them.
+    """
+
+    text: None = None
+
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+        num_sequences, length = examples.tokens.shape
+        self.lengths = np.full(num_sequences, length)
+        self.num_scored = examples.scored.sum(axis=1)
+
+    def batch(self, indices: NDArray[np.int64]) -> Batch:
+        targets = torch.from_numpy(self._examples.tokens[indices])
+        begin = torch.full((len(indices), 1), self._examples.begin)
+        inputs = torch.cat([begin, targets[:, :-1]], dim=1)
+        scored = torch.from_numpy(self._examples.scored[indices])
+        return Batch(inputs, targets, scored, starts=np.empty(0, dtype=np.int64))
+
+    def digest(self, indices: NDArray[np.int64]) -> str:
+        tokens, scored = (array[np.sort(indices)] for array in self._examples[:2])
+        return hashlib.sha256(tokens.astype("<u4").tobytes() + scored.tobytes()).hexdigest()[:16]
+
+
+Windows = TokenWindows | TaskWindows
+"""The windows that a protocol scores at one length, indexed from 0."""
 
 
 @dataclass(frozen=True)
@@ -125,31 +138,3 @@ def _evenly_spread(count: int) -> NDArray[np.int64]:
     return np.argsort(
         np.argsort((0.5 + np.arange(count) * INVERSE_GOLDEN_RATIO) % 1, kind="stable")
     )
-
-
-class TaskWindows:
-    """Task sequences that fit the evaluation length, one per window; only the answers are scored.
-
-    Besides the loss, a row has `accuracy`, the fraction of answer tokens that the model predicts
-    (top-1, given the correct preceding tokens), and `exact`, the fraction of sequences in which it
-    predicts all of them.
-    """
-
-    text: TokenArray | None = None
-
-    def __init__(self, examples: Examples) -> None:
-        self._examples = examples
-        num_sequences, length = examples.tokens.shape
-        self.lengths = np.full(num_sequences, length)
-        self.num_scored = examples.scored.sum(axis=1)
-
-    def batch(self, indices: NDArray[np.int64]) -> Batch:
-        targets = torch.from_numpy(self._examples.tokens[indices])
-        begin = torch.full((len(indices), 1), self._examples.begin)
-        inputs = torch.cat([begin, targets[:, :-1]], dim=1)
-        scored = torch.from_numpy(self._examples.scored[indices])
-        return Batch(inputs, targets, scored, starts=np.empty(0, dtype=np.int64))
-
-    def digest(self, indices: NDArray[np.int64]) -> str:
-        tokens, scored = (array[np.sort(indices)] for array in self._examples[:2])
-        return hashlib.sha256(tokens.astype("<u4").tobytes() + scored.tobytes()).hexdigest()[:16]

@@ -7,10 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
-from posenc.report.page import Block, Bullets, Commands, Links, Page, Section, write_page
+from posenc.config.console import Console
+from posenc.report.page import Block, Bullets, Page, Section, files_section, write_page
 from posenc.report.table import Column, Table, Value
 from posenc.report.vega_figure import Figure
 from posenc.runs.files import reject_special_files
@@ -122,8 +122,22 @@ def write_inspection(folder: Path, results: InspectionResults, command: str) -> 
     return index
 
 
-def print_inspection(console: Console, results: InspectionResults, index: Path) -> None:
-    """Print the tables meant for the terminal, the notes, and the path of the HTML report."""
+def publish_inspection(
+    results: InspectionResults,
+    command: str,
+    folder: Path,
+    tracker: Tracker,
+    run: RunDirectory,
+    config: Mapping[str, Any],
+) -> None:
+    """Write the results to `folder`, log them under the tracker's run for `run`, and print them.
+
+    The terminal shows the tables meant for it, the notes, and the path of the HTML report.
+    """
+    index, console = write_inspection(folder, results, command), Console()
+    tables = {table.file_stem: table.table for table in results.tables if table.file_stem}
+    images = [folder / f"{figure.file_stem}.png" for figure in results.figures]
+    tracker.log_inspection(Inspection(run, config, tables, images))
     for table in results.tables:
         if table.printed:
             console.print(table.table)
@@ -131,23 +145,6 @@ def print_inspection(console: Console, results: InspectionResults, index: Path) 
     for note in results.notes:
         console.print(Text(note, "dim"))
     console.print(str(index), soft_wrap=True, highlight=False)
-
-
-def track_inspection(
-    tracker: Tracker,
-    run: RunDirectory,
-    folder: Path,
-    results: InspectionResults,
-    config: Mapping[str, Any],
-) -> None:
-    """Log the tables, and the figures in `folder`, under the tracker's run for `run`."""
-    tables = {
-        table.file_stem: ([column.name for column in table.table.columns], table.table.rows)
-        for table in results.tables
-        if table.file_stem
-    }
-    images = [folder / f"{figure.file_stem}.png" for figure in results.figures]
-    tracker.log_inspection(Inspection(run, config, tables, images))
 
 
 def _sections(results: InspectionResults, command: str, files: Sequence[str]) -> list[Section]:
@@ -164,5 +161,4 @@ def _sections(results: InspectionResults, command: str, files: Sequence[str]) ->
     ]
     if results.notes:
         sections.append(Section("notes", "Notes", [Bullets(results.notes)]))
-    downloads = [Commands([command]), Links([(name, name, "") for name in files])]
-    return [*sections, Section("files", "Command and files", downloads, "Files")]
+    return [*sections, files_section(command, files)]

@@ -10,7 +10,7 @@ t is drawn from Student's t distribution with n - 1 degrees of freedom. If all b
 the result would be the t interval over seeds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -31,8 +31,6 @@ DESCRIPTION = (
 )
 
 Array = NDArray[np.float64]
-Statistic = Callable[[Array], Array]
-"""Maps mean losses [..., K] of K measurements to numbers [...]."""
 
 
 @dataclass(frozen=True)
@@ -54,61 +52,44 @@ class BootstrapInterval:
         return "text" if self.num_seeds < MIN_SEEDS else "text and seeds"
 
 
-def mean_interval(
-    blocks: Sequence[BlockSums], confidence: float = CONFIDENCE
-) -> BootstrapInterval | None:
-    """Return the interval for a mean loss in nats per token; `blocks` has one entry per seed."""
-    return bootstrap_interval([blocks], lambda losses: losses[..., 0], confidence)
-
-
-def difference_interval(
-    left: Sequence[BlockSums], right: Sequence[BlockSums], confidence: float = CONFIDENCE
-) -> BootstrapInterval | None:
-    """Return the interval for the mean loss of `left` minus that of `right`, in nats per token.
-
-    `left[i]` and `right[i]` belong to the same seed.
-    """
-    return bootstrap_interval([left, right], lambda x: x[..., 0] - x[..., 1], confidence)
-
-
 def bootstrap_interval(
-    measurements: Sequence[Sequence[BlockSums]],
-    statistic: Statistic,
-    confidence: float = CONFIDENCE,
+    left: Sequence[BlockSums], right: Sequence[BlockSums] = ()
 ) -> BootstrapInterval | None:
-    """Return the interval for a statistic of several mean losses, averaged over seeds.
+    """Return the interval for the mean loss of `left`, minus that of `right`, in nats per token.
 
-    `measurements[k][i]` has the blocks of measurement k with seed i. Measurements are paired by
-    seed and by block, so all need the same seeds and the same split. `statistic` maps mean losses
-    [..., K] of the K measurements to numbers [...]; it is computed for each seed. Returns None if a
-    measurement scored targets in fewer than MIN_BLOCKS blocks. The result is deterministic.
+    `left[i]` and `right[i]` belong to the same seed and split; without `right`, nothing is
+    subtracted. Returns None if either scored targets in fewer than MIN_BLOCKS blocks. The result is
+    deterministic.
     """
-    sums = np.array(
-        [[blocks.sums for blocks in by_seed] for by_seed in measurements]
-    )  # [K, seeds, B]
-    counts = np.array([[blocks.counts for blocks in by_seed] for by_seed in measurements])
+    sides = [left, right] if right else [left]
+    sums = np.array([[blocks.sums for blocks in side] for side in sides])  # [K, seeds, B]
+    counts = np.array([[blocks.counts for blocks in side] for side in sides])
     used = counts.any(axis=(0, 1))
     if (counts > 0).sum(axis=-1).min() < MIN_BLOCKS:
         return None
     weights = _block_weights(int(used.sum()))
-    per_seed = statistic(_mean_losses(sums[..., used], counts[..., used], weights))  # [R, seeds]
-    original = statistic(_mean_losses(sums, counts, np.ones((1, sums.shape[-1]))))
+    per_seed = _mean_losses(sums[..., used], counts[..., used], weights)  # [R, seeds]
+    original = _mean_losses(sums, counts, np.ones((1, sums.shape[-1])))
     num_seeds = sums.shape[1]
     means = per_seed.mean(axis=1)
     if num_seeds >= MIN_SEEDS:
         deviations = per_seed.std(axis=1, ddof=1)
         means = means + deviations / np.sqrt(num_seeds) * _t_values(num_seeds - 1)
-    low, high = np.nanquantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.nanquantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return BootstrapInterval(
         float(original.mean()), float(low), float(high), num_seeds, int(used.sum())
     )
 
 
 def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
-    """Return mean losses [resamples, seeds, K]; `weights` [resamples, B] weight the blocks."""
+    """Return the mean losses, or their differences if K is 2 [resamples, seeds].
+
+    `weights` [resamples, B] weight the blocks.
+    """
     with np.errstate(invalid="ignore"):  # NaN if a resample has no scored target
         losses = (sums @ weights.T) / (counts @ weights.T)
-    return losses.transpose(2, 1, 0)
+    first, *second = losses.transpose(0, 2, 1)
+    return first - second[0] if second else first
 
 
 @lru_cache(maxsize=8)

@@ -13,8 +13,13 @@ from posenc.report.claim import Claim, Clause, TrainLengths
 from posenc.report.claim_sides import Value
 from posenc.report.confidence import CONFIDENCE
 from posenc.report.outcome import COMPARISONS, NEEDS_MARGIN
-from posenc.report.side_parser import parse_left, parse_right
-from posenc.report.yaml_values import require_mapping, require_number, require_tokens
+from posenc.report.side_parser import (
+    parse_left,
+    parse_right,
+    require_mapping,
+    require_number,
+    require_tokens,
+)
 
 CLAUSE_KEYS = {"left", "is", "right"}
 SHARED_KEYS = {"where", "margin", "confidence"}

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from posenc.config.errors import plural
-from posenc.report.bootstrap import BootstrapInterval, mean_interval
+from posenc.report.bootstrap import BootstrapInterval, bootstrap_interval
 from posenc.report.confidence import Band, band
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.scale import exp, format_number
@@ -151,7 +151,7 @@ class Point:
     def text_interval(self) -> BootstrapInterval | None:
         """The bootstrap interval for a mean loss; None if blocks are missing or too few."""
         blocks = [sums for sums in self.blocks if sums is not None]
-        return mean_interval(blocks) if len(blocks) == len(self.seeds) else None
+        return bootstrap_interval(blocks) if len(blocks) == len(self.seeds) else None
 
     @property
     def mean(self) -> float:

@@ -10,6 +10,8 @@ from math import isclose
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from posenc.config.paths import NO_SWAP
 from posenc.data.build_data import saved_task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
@@ -33,6 +35,8 @@ TASK_DATA_PREFIX = "task_"
 MIN_POSITION_WINDOWS = 50
 MIN_BIN_TOKENS = 2_000
 """The minimum number of tokens per run in a bin of positions."""
+RunLosses = tuple[Run, tuple[np.ndarray, np.ndarray]]
+"""A run, with the sums and counts of its losses by position."""
 
 
 class RunPoint(NamedTuple):
@@ -86,20 +90,19 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     evaluated, and uses the longest one with at least MIN_POSITION_WINDOWS windows or, if there is
     none, the one with the most windows. A mean over a few windows mostly depends on their text.
     """
-    runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[tuple[Run, str]]]] = {}
+    runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[RunLosses]]] = {}
     for run, row in experiment.comparable_rows:
-        if row["protocol"] != BY_POSITION:
-            continue
-        name = position_array_name(row)
-        if sums_and_counts(row, run.positions, name):  # None if missing or from a different budget
-            by_length = runs_by_length.setdefault((evaluation_key(row), run.train_length), {})
-            by_length.setdefault(row["length"], []).append((run, name))
+        if row["protocol"] == BY_POSITION:
+            arrays = sums_and_counts(row, run.positions, position_array_name(row))
+            if arrays is not None:  # None if missing or from a different budget
+                by_length = runs_by_length.setdefault((evaluation_key(row), run.train_length), {})
+                by_length.setdefault(row["length"], []).append((run, arrays))
     windows = {key: _choose_window(by_length) for key, by_length in runs_by_length.items()}
     run_points = (
         RunPoint(run, key[0], *position_bin)
         for key, (length, _) in windows.items()
-        for run, name in runs_by_length[key][length]
-        for position_bin in _position_bins(run, name)
+        for run, arrays in runs_by_length[key][length]
+        for position_bin in bin_positions(*arrays, run.train_length, MIN_BIN_TOKENS)
     )
     sets = curve_sets(experiment, run_points)
     chosen = [windows[curves.evaluation_key, curves.train_length] for curves in sets]
@@ -111,25 +114,20 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     )
 
 
-def _choose_window(runs_by_length: dict[int, list[tuple[Run, str]]]) -> tuple[int, int]:
+def _choose_window(runs_by_length: dict[int, list[RunLosses]]) -> tuple[int, int]:
     """Return the window length to plot, and the smallest number of such windows in any run.
 
     Considers only the lengths at which the largest number of runs were evaluated.
     """
     most_runs = max(map(len, runs_by_length.values()))
     counts = {
-        length: min(int(run.positions[f"{name}.count"].max()) for run, name in runs)
+        length: min(int(counts.max()) for _, (_, counts) in runs)
         for length, runs in runs_by_length.items()
         if len(runs) == most_runs
     }
     enough = [length for length, count in counts.items() if count >= MIN_POSITION_WINDOWS]
     length = max(enough) if enough else max(counts, key=lambda n: (counts[n], n))
     return length, counts[length]
-
-
-def _position_bins(run: Run, name: str) -> list[tuple[float, float, int]]:
-    sums, counts = run.positions[f"{name}.sum"], run.positions[f"{name}.count"]
-    return bin_positions(sums, counts, run.train_length, MIN_BIN_TOKENS)
 
 
 def evaluation_key(row: Row) -> EvaluationKey:
@@ -143,26 +141,18 @@ def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
     If the baseline of the swaps was evaluated with a different budget from the comparable rows, its
     rows are also yielded as the swap `none`.
     """
-    for run, row in experiment.comparable_rows:
-        if row.get(quantity) is not None:
-            yield _run_point(run, row, quantity)
+    rows = [(run, row, evaluation_key(row)) for run, row in experiment.comparable_rows]
     swapped = [run for run in experiment.runs if any(row["swap"] for row in run.comparable_rows)]
-    unswapped = {run.name: _unswapped_rows(run) for run in swapped}
-    if any(row not in run.comparable_rows for run in swapped for row in unswapped[run.name]):
-        for run in swapped:
-            for row in unswapped[run.name]:
-                if row.get(quantity) is not None:
-                    point = _run_point(run, row, quantity)
-                    key = replace(point.evaluation_key, swap=NO_SWAP)
-                    yield point._replace(evaluation_key=key)
-
-
-def _run_point(run: Run, row: Row, quantity: str) -> RunPoint:
-    point = RunPoint(run, evaluation_key(row), row["length"], row[quantity], row["count"])
-    if quantity != "loss":
-        return point
-    end_loss = end_of_window_loss(row, run.positions)
-    return point._replace(blocks=run.blocks(row), end_loss=end_loss)
+    unswapped = [(run, row) for run in swapped for row in _unswapped_rows(run)]
+    if any(row not in run.comparable_rows for run, row in unswapped):
+        rows += [(run, row, replace(evaluation_key(row), swap=NO_SWAP)) for run, row in unswapped]
+    for run, row, key in rows:
+        if row.get(quantity) is not None:
+            point = RunPoint(run, key, row["length"], row[quantity], row["count"])
+            if quantity == "loss":
+                end_loss = end_of_window_loss(row, run.positions)
+                point = point._replace(blocks=run.blocks(row), end_loss=end_loss)
+            yield point
 
 
 def _unswapped_rows(run: Run) -> list[Row]:

@@ -112,11 +112,7 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
         others = (_custom_style(crc32(encoding.encode()) + i) for i in range(1, NUM_CUSTOM))
         free = (s for s in (encoding_style(encoding), *others) if s not in by_encoding.values())
         by_encoding[encoding] = next(free, encoding_style(encoding))
-    styles_by_label = {}
-    for encoding, style in by_encoding.items():
-        labels = [label for label in encodings if encodings[label] == encoding]
-        styles_by_label.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
-    return styles_by_label
+    return _sweep_groups(encodings, by_encoding)
 
 
 def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
@@ -126,14 +122,18 @@ def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict
     dash pattern is one that no encoding has. `none` has the style of the encoding or, if there are
     several encodings, UNSWAPPED_STYLE.
     """
-    styles_by_name = {}
     options = {name: name.partition(" ")[0] for name in names}
-    for option in dict.fromkeys(options.values()):
-        style = _swap_style(option, encodings)
-        same_option = [name for name in names if options[name] == option]
-        styles = sweep_styles(style, len(same_option))
-        styles_by_name.update(zip(same_option, styles, strict=True))
-    return styles_by_name
+    styles = {option: _swap_style(option, encodings) for option in options.values()}
+    return _sweep_groups(options, styles)
+
+
+def _sweep_groups(groups: Mapping[str, str], styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Return a style for each label, given its group, from the style of each group."""
+    by_label = {}
+    for group, style in styles.items():
+        labels = [label for label in groups if groups[label] == group]
+        by_label.update(zip(labels, sweep_styles(style, len(labels)), strict=True))
+    return by_label
 
 
 def _swap_style(option: str, encodings: Collection[str]) -> Style:

@@ -82,25 +82,25 @@ def _verdicts(claim: Claim, experiment: Experiment) -> list[Verdict]:
 
 def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> ClauseVerdict:
     try:
-        pairs = paired_samples(clause, train_length, experiment)
+        pairs, problem = paired_samples(clause, train_length, experiment)
     except NoVerdictError as error:
         return ClauseVerdict(clause, error.outcome, error.reason)
-    verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, pairs.seeds)
-    if pairs.error:
-        verdict = replace(verdict, outcome=pairs.error.outcome, reason=pairs.error.reason)
-    if not pairs.seeds:
+    verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, tuple(pairs))
+    if problem:
+        verdict = replace(verdict, outcome=problem.outcome, reason=problem.reason)
+    if not pairs:
         return verdict
     scale = clause.scale
-    differences = [a - b for a, b in zip(pairs.left, pairs.right, strict=True)]
+    differences = [left - right for left, right in pairs.values()]
     interval = t_interval(differences, clause.interval_confidence)
     ends = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
     verdict = replace(
         verdict,
-        left=scale.to_unit(fmean(pairs.left)),
-        right=scale.to_unit(fmean(pairs.right)),
+        left=scale.to_unit(fmean(left for left, _ in pairs.values())),
+        right=scale.to_unit(fmean(right for _, right in pairs.values())),
         difference=TInterval(scale.difference(interval.mean), *ends),
     )
-    if pairs.error or interval.low is None or interval.high is None:
+    if problem or interval.low is None or interval.high is None:
         return verdict
     margin = scale.margin(clause.margin)
     outcome = compare(clause.comparison, interval.low, interval.high, margin)
@@ -114,6 +114,12 @@ class Verdicts:
 
     premises: Sequence[Verdict]
     claims: Sequence[Verdict]
+
+    @property
+    def by_heading(self) -> dict[str, Sequence[Verdict]]:
+        """The premises and the claims under their headings, without an empty group."""
+        by_heading = {"Premises": self.premises, "Claims": self.claims}
+        return {heading: verdicts for heading, verdicts in by_heading.items() if verdicts}
 
 
 def judge_experiment(experiment: Experiment) -> Verdicts:

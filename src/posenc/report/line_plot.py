@@ -28,6 +28,7 @@ from posenc.report.vega_figure import (
     Panel,
     PanelChart,
     rounded,
+    style_channel,
 )
 
 LABEL_GAP = 15  # minimum vertical distance between end labels, in pixels
@@ -83,6 +84,7 @@ class _Plot:
         self.x_range = chart.x_range(subplot)
         self.y_range = widen(*chart.y_extremes(subplot), log=log_y)
         self.x, self.y = self._x("x"), self._y("y")
+        self.styles = {line.name: line.style for line in chart.lines}
         self.data = {
             f"lines-{index}": [row for line in subplot.lines for row in _rows(line)],
             f"labels-{index}-{'log' if log_y else 'linear'}": list(self._end_label_rows()),
@@ -121,18 +123,13 @@ class _Plot:
             axis=alt.Axis(values=ticks(*self.y_range), labelExpr=TICK_LABEL),
         )
 
-    def _style_channel(self, channel: Any, attribute: str) -> Any:
-        """Return a channel that encodes one attribute of each line's style."""
-        values: list[Any] = [getattr(line.style, attribute) for line in self.chart.lines]
-        values = [list(value) if isinstance(value, tuple) else value for value in values]
-        names = [line.name for line in self.chart.lines]
-        return channel("line:N", scale=alt.Scale(domain=names, range=values), legend=None)
-
     def _line_chart(self, data: str) -> alt.Chart:
         """Return a chart of the named data set `data`, with each row in the color of its line."""
         chart = alt.Chart(alt.NamedData(data))
         chart = chart.transform_filter(f"indexof({HIDDEN}, datum.line) < 0")
-        return chart.encode(x=self.x, y=self.y, color=self._style_channel(alt.Color, "color"))
+        return chart.encode(
+            x=self.x, y=self.y, color=style_channel(alt.Color, "line", self.styles, "color")
+        )
 
     def _vertical_lines(self) -> Iterator[alt.Chart]:
         for line in self.subplot.vertical_lines:
@@ -166,13 +163,14 @@ class _Plot:
 
     def _lines(self) -> Iterator[alt.Chart]:
         measured = self.lines.transform_filter("!datum.published").mark_line(strokeWidth=2)
-        yield measured.encode(strokeDash=self._style_channel(alt.StrokeDash, "dash"))
+        yield measured.encode(strokeDash=style_channel(alt.StrokeDash, "line", self.styles, "dash"))
         published = self.lines.transform_filter("datum.published")
         yield published.mark_line(strokeWidth=1.3, strokeDash=list(PUBLISHED_DASH))
 
     def _markers(self) -> Iterator[alt.Chart]:
         """Yield the markers, hollow for published lines, and the tooltip target of every point."""
-        markers = self.lines.encode(shape=self._style_channel(alt.Shape, "marker_path"))
+        shape = style_channel(alt.Shape, "line", self.styles, "marker_path")
+        markers = self.lines.encode(shape=shape)
         measured = markers.transform_filter("datum.marker && !datum.published")
         yield measured.mark_point(filled=True, size=60, stroke="white", strokeWidth=0.7, opacity=1)
         published = markers.transform_filter("datum.marker && datum.published")

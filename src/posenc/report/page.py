@@ -92,6 +92,12 @@ class Commands:
     lines: Sequence[str]
 
 
+def files_section(command: str, names: Sequence[str]) -> "Section":
+    """Return a section with the command that wrote the page, and links to files next to it."""
+    links = Links([(name, name, "") for name in names])
+    return Section("files", "Command and files", [Commands([command]), links], "Files")
+
+
 Block = Table | Figure | Paragraph | Bullets | Links | Definitions | Commands
 
 

@@ -7,7 +7,6 @@ in the cases that `check_comparable` and `_check_pair` allow.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from posenc.evaluation.protocols import PROTOCOLS
@@ -32,18 +31,10 @@ TOKEN_KEYS = ("count", "tokens_hash")
 WINDOW_KEYS = ("protocol", "stride")
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The numbers of both sides by seed; `error` is None if the seeds suffice for a verdict."""
-
-    seeds: tuple[int, ...]
-    left: tuple[float, ...]
-    right: tuple[float, ...]
-    error: NoVerdictError | None
-
-
-def paired_samples(clause: Clause, train_length: int, experiment: Experiment) -> Pairs:
-    """Return the numbers of both sides for every seed that has both.
+def paired_samples(
+    clause: Clause, train_length: int, experiment: Experiment
+) -> tuple[dict[int, tuple[float, float]], NoVerdictError | None]:
+    """Return the numbers of both sides by seed, and an error if there are too few for a verdict.
 
     Raises NoVerdictError if a side has no runs or the sides are not comparable.
     """
@@ -66,14 +57,9 @@ def paired_samples(clause: Clause, train_length: int, experiment: Experiment) ->
             if error.outcome == "not comparable":
                 raise
             errors.append(error)
-    if len(pairs) < MIN_SEEDS:
-        errors.append(_too_few_seeds(list(pairs), experiment))
-    return Pairs(
-        seeds=tuple(pairs),
-        left=tuple(left for left, _ in pairs.values()),
-        right=tuple(right for _, right in pairs.values()),
-        error=errors[0] if len(pairs) < MIN_SEEDS else None,
-    )
+    if len(pairs) >= MIN_SEEDS:
+        return pairs, None
+    return pairs, errors[0] if errors else _too_few_seeds(list(pairs), experiment)
 
 
 def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:

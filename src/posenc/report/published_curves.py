@@ -7,10 +7,9 @@ from typing import Any
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.report.quantities import QUANTITIES
-from posenc.report.side_parser import parse_value
-from posenc.report.yaml_values import require_number, require_tokens
+from posenc.report.side_parser import parse_value, require_number, require_tokens
 
-CURVE_KEYS = ("values", "unit", "source")
+CURVE_KEYS = ("values", "unit", "source", "train_length")
 MAX_VALUE = 1e99
 UNITS = ("perplexity", "loss", "accuracy")
 
@@ -39,15 +38,15 @@ def parse_published(value: Any) -> list[PublishedCurve]:
 
 
 def _parse_curve(item: Any, name: str) -> PublishedCurve:
-    if not isinstance(item, Mapping) or not {*CURVE_KEYS, "train_length"} <= item.keys():
-        keys = ", ".join((*CURVE_KEYS, "train_length"))
+    if not isinstance(item, Mapping) or not {*CURVE_KEYS} <= item.keys():
+        keys = ", ".join(CURVE_KEYS)
         raise ConfigError(f"{name}: {item!r} must be a mapping with {keys} and selectors")
     if item["unit"] not in UNITS:
         hint = did_you_mean(str(item["unit"]), UNITS)
         raise ConfigError(f"{name}.unit: {item['unit']!r} must be one of {', '.join(UNITS)}{hint}")
     if not isinstance(item["source"], str):
         raise ConfigError(f"{name}.source: {item['source']!r} must be a string")
-    selector = {key: v for key, v in item.items() if key not in (*CURVE_KEYS, "train_length")}
+    selector = {key: v for key, v in item.items() if key not in CURVE_KEYS}
     value = parse_value(QUANTITIES[item["unit"]], {**selector, "length": "L"}, name)
     return PublishedCurve(
         value.selector,

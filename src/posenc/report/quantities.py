@@ -46,25 +46,15 @@ def _training_memory(lines: list[Row]) -> float:
 
 SPEED = Scale("tokens per second", "ratio")
 MEMORY = Scale("MB", "ratio")
+ANSWER_TOKENS = Scale("fraction of answer tokens", "difference")
+SEQUENCES = Scale("fraction of sequences", "difference")
 QUANTITIES = {
     quantity.name: quantity
     for quantity in (
         Quantity("perplexity", Scale("perplexity per token", "ratio"), "row", itemgetter("loss")),
         Quantity("loss", Scale("nats per token", "difference"), "row", itemgetter("loss")),
-        Quantity(
-            "accuracy",
-            Scale("fraction of answer tokens", "difference"),
-            "row",
-            itemgetter("accuracy"),
-            "tasks",
-        ),
-        Quantity(
-            "exact",
-            Scale("fraction of sequences", "difference"),
-            "row",
-            itemgetter("exact"),
-            "tasks",
-        ),
+        Quantity("accuracy", ANSWER_TOKENS, "row", itemgetter("accuracy"), "tasks"),
+        Quantity("exact", SEQUENCES, "row", itemgetter("exact"), "tasks"),
         Quantity("length_of_minimum", Scale("tokens", "difference"), "rows", _length_of_minimum),
         Quantity("evaluation_tokens_per_second", SPEED, "row", _log_of("tokens_per_second")),
         Quantity("evaluation_memory_mb", MEMORY, "row", _log_of("peak_memory_mb")),

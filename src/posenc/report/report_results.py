@@ -19,7 +19,7 @@ from posenc.report.confidence import MIN_SEEDS
 from posenc.report.curve_set import CurveSet, select_main_evaluation
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
 from posenc.report.encoding_styles import line_styles, swap_styles
-from posenc.report.experiment import Experiment, Run, read_experiment
+from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experiment_figures import perplexity_by_base, relative_perplexity_by_tokens
 from posenc.report.experimental_setup import experimental_setup
 from posenc.report.heat_map import heat_figure
@@ -38,6 +38,7 @@ from posenc.report.vega_figure import Figure
 from posenc.report.verdicts import affected_lengths, claim_outcomes, summary
 from posenc.runs.run_directory import SelectRuns
 
+DEBUG_TEXT = "This report includes debug runs, whose results are not meaningful."
 MAX_NAMES = 3
 """The maximum number of encodings that a sentence names; if there are more, it only counts them."""
 
@@ -145,23 +146,17 @@ def finding(
     before the claims only if no claim has enough seeds.
     """
     claims, best = verdicts.claims, [*_best_sentences(losses, accuracies)]
+    count = plural(len(claim_outcomes(claims)), "claim")
+    claims_and_best = [f"{count}: {summary(claims)}.", *best] if claims else best
     if claims and all(verdict.outcome == "too few seeds" for verdict in claims):
-        count = plural(len(claim_outcomes(claims)), "claim")
         claims_and_best = [*best, f"Judging the {count} requires at least {MIN_SEEDS} seeds."]
-    else:
-        claims_and_best = [*_claim_sentences(claims), *best]
     sentences = [
-        *_debug_sentences(experiment.runs),
+        *([DEBUG_TEXT] if any(run.config.get("debug") for run in experiment.runs) else ()),
         *_premise_sentences(verdicts.premises),
         *_trigram_sentences(losses),
         *claims_and_best,
     ]
     return " ".join(sentences)
-
-
-def _debug_sentences(runs: Sequence[Run]) -> Iterator[str]:
-    if any(run.config.get("debug") for run in runs):
-        yield "This report includes debug runs, whose results are not meaningful."
 
 
 def _premise_sentences(premises: Sequence[Verdict]) -> Iterator[str]:
@@ -190,11 +185,6 @@ def _trigram_sentences(losses: Sequence[ResultSet]) -> Iterator[str]:
             subject = f"{len(worse)} of {plural(len(curves.curves), 'encoding')} {verb}"
             names = f" ({', '.join(worse)})" if len(worse) <= MAX_NAMES else ""
             yield f"L = {curves.train_length}: {subject} worse than the 3-gram model{names}."
-
-
-def _claim_sentences(claims: Sequence[Verdict]) -> Iterator[str]:
-    if claims:
-        yield f"{plural(len(claim_outcomes(claims)), 'claim')}: {summary(claims)}."
 
 
 def _best_sentences(losses: Sequence[ResultSet], accuracies: Sequence[ResultSet]) -> Iterator[str]:

@@ -18,8 +18,8 @@ from statistics import linear_regression
 import numpy as np
 
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
-from posenc.report.bootstrap import DESCRIPTION, difference_interval
-from posenc.report.confidence import CONFIDENCE, MIN_SEEDS, Band, band, t_interval
+from posenc.report.bootstrap import DESCRIPTION, bootstrap_interval
+from posenc.report.confidence import MIN_SEEDS, Band, band
 from posenc.report.curve_set import Curve, CurveSet, Point
 from posenc.runs.loss_arrays import BlockSums
 
@@ -161,15 +161,13 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     seeds = [seed for seed in left.seeds if seed in right.seeds]
     a, b = _blocks(left, seeds), _blocks(right, seeds)
     if seeds and a and b and _same_tokens([*a, *b]):
-        interval = difference_interval(a, b)
+        interval = bootstrap_interval(a, b)
         if interval is not None:
             method = f"{DESCRIPTION}; covers {interval.variation}"
             return Difference(interval.mean, interval.low, interval.high, method)
-    pairs = [(left.values[left.seeds.index(s)], right.values[right.seeds.index(s)]) for s in seeds]
-    if len(pairs) < MIN_SEEDS:
+    if len(seeds) < MIN_SEEDS:
         return None
-    interval = t_interval([x - y for x, y in pairs], CONFIDENCE)
-    assert interval.low is not None and interval.high is not None
+    interval = band(left.differences(right))
     return Difference(interval.mean, interval.low, interval.high, "t interval over seeds")
 
 

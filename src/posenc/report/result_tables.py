@@ -3,7 +3,7 @@
 The notes below a table explain its values, intervals and marks.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from posenc.report.bootstrap import DESCRIPTION
@@ -175,7 +175,7 @@ def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
-    text = quantity.format_mean(point)
+    text = _band_text(band, quantity.format, quantity.from_mean)
     tooltip = f"mean {quantity.mean_name} {point.mean:.4f} over {point.tokens:,} tokens"
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
@@ -184,15 +184,7 @@ def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
     if difference := value.difference:
         ends = f"{difference.low:+.4f} to {difference.high:+.4f}"
         tooltip += f"; difference from the best {difference.mean:+.4f} ({ends})"
-    return Cell(text + _plus_minus(band, quantity), best=value.best, tooltip=tooltip)
-
-
-def _plus_minus(band: Band, quantity: DisplayedQuantity) -> str:
-    """Return ` ±` and half the width of the t interval; empty with too few seeds."""
-    if band.seeds < MIN_SEEDS:
-        return ""
-    half_width = (quantity.from_mean(band.high) - quantity.from_mean(band.low)) / 2
-    return f" ±{quantity.format(half_width)}"
+    return Cell(text, best=value.best, tooltip=tooltip)
 
 
 def _early_cells(row: ResultRow) -> list[Cell]:
@@ -200,14 +192,16 @@ def _early_cells(row: ResultRow) -> list[Cell]:
     if row.early_tokens is None:
         return [Cell(None), Cell(None)]
     slope, fraction = row.early_tokens.slope, row.early_tokens.fraction
-    fraction_text = _band_text(fraction, "{:.0%}") if fraction else None
-    return [Cell(_band_text(slope, "{:.2f}")), Cell(fraction_text)]
+    fraction_text = _band_text(fraction, "{:.0%}".format) if fraction else None
+    return [Cell(_band_text(slope, "{:.2f}".format)), Cell(fraction_text)]
 
 
-def _band_text(band: Band, template: str) -> str:
-    text = template.format(band.mean)
-    half_width = (band.high - band.low) / 2
-    return f"{text} ±{template.format(half_width)}" if band.seeds >= MIN_SEEDS else text
+def _band_text(
+    band: Band, format: Callable[[float], str], transform: Callable[[float], float] = float
+) -> str:
+    """Return the transformed mean and, with enough seeds, ± half the width of the t interval."""
+    mean, low, high = map(transform, (band.mean, band.low, band.high))
+    return format(mean) + (f" ±{format((high - low) / 2)}" if band.seeds >= MIN_SEEDS else "")
 
 
 def comparison_notes(

@@ -68,26 +68,20 @@ def ngrams_csv(experiment: Experiment) -> str:
 def blocks_csv(experiment: Experiment) -> str:
     """Return CSV with a row for each block of text of each measurement with saved blocks."""
     names = ("data", "split", "protocol", "stride", "swap", "length")
-    measured = [
-        (
-            {
-                "run": run.name,
-                "tokens": run.training_tokens(row),
-                **{name: row.get(name) for name in names},
-            },
-            blocks,
-        )
-        for run in experiment.runs
-        for row in _measurements(run)
-        if (blocks := run.blocks(row)) is not None
-    ]
     return records_csv(
         [
             {**measurement, "block": index, "sum": total, "count": count}
-            for measurement, blocks in measured
-            for index, (total, count) in enumerate(
-                zip(blocks.sums.tolist(), blocks.counts.tolist(), strict=True)
-            )
+            for run in experiment.runs
+            for row in _measurements(run)
+            if (blocks := run.blocks(row)) is not None
+            for measurement in [
+                {
+                    "run": run.name,
+                    "tokens": run.training_tokens(row),
+                    **{name: row.get(name) for name in names},
+                }
+            ]
+            for index, (total, count) in enumerate(zip(*(a.tolist() for a in blocks), strict=True))
         ]
     )
 

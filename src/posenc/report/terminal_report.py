@@ -13,7 +13,6 @@ from posenc.config.errors import plural
 from posenc.config.paths import experiment_arguments
 from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_lengths
 from posenc.report.judge import Verdict
-from posenc.report.outcome import Outcome
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow, ResultSet, TableValue
 from posenc.report.result_tables import comparison_notes
@@ -59,7 +58,7 @@ def _print_main_results(console: Console, results: Results) -> None:
     for table in _short_tables(results, console):
         console.print(table)
         console.print()
-    for heading, verdicts in _verdicts_by_heading(results).items():
+    for heading, verdicts in results.verdicts.by_heading.items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
         for line in _verdict_lines(verdicts):
             if console.is_terminal:
@@ -77,7 +76,7 @@ def _print_main_results(console: Console, results: Results) -> None:
 
 
 def _print_everything(console: Console, results: Results) -> None:
-    for heading, verdicts in _verdicts_by_heading(results).items():
+    for heading, verdicts in results.verdicts.by_heading.items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
         console.print(terminal_table(verdicts))
         console.print()
@@ -91,30 +90,20 @@ def _print_everything(console: Console, results: Results) -> None:
     _print_list(console, "Limitations", results.limitations)
 
 
-def _verdicts_by_heading(results: Results) -> dict[str, Sequence[Verdict]]:
-    by_heading = {"Premises": results.verdicts.premises, "Claims": results.verdicts.claims}
-    return {heading: verdicts for heading, verdicts in by_heading.items() if verdicts}
-
-
-def _verdict_lines(verdicts: Sequence[Verdict]) -> list[Text]:
-    """Return a line for each claim, or no lines if all claims have a premise that is not met."""
-    outcomes = claim_outcomes(verdicts)
-    if all(outcome == "premise not met" for outcome, _ in outcomes):
-        return []  # the summary above covers all of them
-    return [_verdict_line(outcome, group) for outcome, group in outcomes]
-
-
-def _verdict_line(outcome: Outcome, verdicts: Sequence[Verdict]) -> Text:
-    """Return the outcome and statement of a claim.
+def _verdict_lines(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+    """Yield a line for each claim, or none if all claims have a premise that is not met.
 
     If the outcome differs between training lengths, the line lists the lengths with this outcome.
     """
-    style = OUTCOME_STYLES.get(outcome, "undecided")
-    symbol = STYLE_SYMBOLS[style]
-    where = affected_lengths(outcome, verdicts)
-    prefix = f"{where}: " if where else ""
-    styled_outcome = (f"{symbol}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
-    return Text.assemble(styled_outcome, f"{prefix}{verdicts[0].claim.statement}")
+    outcomes = claim_outcomes(verdicts)
+    if all(outcome == "premise not met" for outcome, _ in outcomes):
+        return  # the summary above covers all of them
+    for outcome, group in outcomes:
+        style = OUTCOME_STYLES.get(outcome, "undecided")
+        where = affected_lengths(outcome, group)
+        prefix = f"{where}: " if where else ""
+        styled_outcome = (f"{STYLE_SYMBOLS[style]}{outcome:<{OUTCOME_WIDTH}}  ", RICH_STYLES[style])
+        yield Text.assemble(styled_outcome, f"{prefix}{group[0].claim.statement}")
 
 
 def _short_tables(results: Results, console: Console) -> Iterator[Table]:

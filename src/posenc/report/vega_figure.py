@@ -20,6 +20,7 @@ import altair as alt
 import vl_convert
 
 from posenc.report.chart import Line
+from posenc.report.encoding_styles import Style
 
 PanelChart = alt.LayerChart | alt.FacetChart
 WIDTH, HEIGHT = 400, 300
@@ -196,6 +197,13 @@ class Figure:
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row with floats rounded to six significant digits, which keeps pages small."""
     return {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in row.items()}
+
+
+def style_channel(channel: Any, field: str, styles: Mapping[str, Style], attribute: str) -> Any:
+    """Return a channel that encodes one attribute of the style of each name in a field."""
+    values: list[Any] = [getattr(style, attribute) for style in styles.values()]
+    values = [list(value) if isinstance(value, tuple) else value for value in values]
+    return channel(f"{field}:N", scale=alt.Scale(domain=list(styles), range=values), legend=None)
 
 
 def _wrap_title(title: str) -> list[str]:

@@ -83,15 +83,6 @@ def number_texts(result: ClauseVerdict | None) -> tuple[str, str, str]:
     return _value_text(result.left, scale), _value_text(result.right, scale), text
 
 
-def comparison_text(result: ClauseVerdict | None) -> str:
-    """Return both sides, their difference and the number of seeds; empty if not measured."""
-    left, right, difference = number_texts(result)
-    if result is None or not difference:
-        return ""
-    seeds = len(result.seeds)
-    return f"{left} vs. {right}: {difference}, {plural(seeds, 'seed')}"
-
-
 def reasons(verdict: Verdict, result: ClauseVerdict | None) -> list[str]:
     """Return the reasons why a claim or one of its clauses neither holds nor fails."""
     texts = []
@@ -190,7 +181,11 @@ def terminal_table(verdicts: Sequence[Verdict]) -> Table:
     """Return a narrow table with the numbers and the reason below each claim."""
     rows = []
     for row in _rows(verdicts):
-        numbers = [text] if (text := comparison_text(row.result)) else []
+        left, right, difference = number_texts(row.result)
+        numbers: list[str] = []
+        if row.result and difference:
+            seeds = plural(len(row.result.seeds), "seed")
+            numbers = [f"{left} vs. {right}: {difference}, {seeds}"]
         published = [f"published: {row.published}"] if row.published else []
         details = [*numbers, *row.reasons, *row.comparison, *published]
         rows.append([*row.first_cells, Cell(row.text, style=row.style, details=details)])

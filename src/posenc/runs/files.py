@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import Any, BinaryIO
 
 from posenc.config.errors import RunError, abbreviate
-from posenc.config.values import matches_type
+from posenc.config.values import wrong_types
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
 MAX_TEXT_BYTES = 500_000_000
@@ -177,8 +177,7 @@ def read_mapping(path: Path, types: Mapping[str, Any]) -> dict[str, Any]:
     contents = read_json(path, {})
     if not isinstance(contents, dict):
         raise corrupt_file_error(path, "it is not a JSON object")
-    known = [key for key in types if key in contents]
-    if wrong := [key for key in known if not matches_type(contents[key], types[key])]:
+    if wrong := wrong_types(contents, types):
         raise corrupt_file_error(path, f"wrong type: {', '.join(wrong)}")
     return contents
 

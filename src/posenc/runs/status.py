@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from posenc.config.errors import RunError
-from posenc.config.values import UNPRINTABLE, matches_type
+from posenc.config.values import UNPRINTABLE, wrong_types
 from posenc.runs.files import corrupt_file_error, read_mapping, write_json
 
 State = Literal["pending", "running", "interrupted", "failed", "finished"]
@@ -118,8 +118,7 @@ def _check_numbers(path: Path, saved: dict[str, Any]) -> None:
 
 def _check_resolved(path: Path, resolved: dict[str, Any]) -> None:
     """Raise RunError for a setting of the wrong type; earlier versions may have written fewer."""
-    known = [key for key in RESOLVED_TYPES if key in resolved]
-    wrong = [key for key in known if not matches_type(resolved[key], RESOLVED_TYPES[key])]
+    wrong = wrong_types(resolved, RESOLVED_TYPES)
     if "threads" in resolved and not wrong and not 1 <= resolved["threads"] <= MAX_THREADS:
         wrong = [f"threads (not from 1 to {MAX_THREADS})"]
     if "code" in resolved and not wrong and not re.fullmatch(r"[\w-]*", resolved["code"]):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
+from rich.text import Text
 
 from posenc.config.errors import ConfigError
 from posenc.runs.files import file_sha256
@@ -75,6 +76,10 @@ class Launcher(Protocol):
     local: bool
     console: Console
     code: Path | None = None
+
+    def print_line(self, line: str) -> None:
+        """Print a line of text to the console, without wrapping it."""
+        self.console.print(Text(line), soft_wrap=True)
 
     def freeze_code(self, folder: Path) -> Path:
         """Copy the code to an experiment's folder, and return the path of the copy.

@@ -18,7 +18,7 @@ from posenc.config.errors import (
 )
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive, ended_status
-from posenc.sweeps.progress import PlainDisplay, status_line
+from posenc.sweeps.progress import status_line
 from posenc.sweeps.worker import Worker
 
 CONNECT_SECONDS = 10.0
@@ -38,10 +38,6 @@ class RayLauncher(Launcher):
         self.local = self.cluster in ("", "local")
         self.address, self.num_cpus, self.gpus = address, num_cpus, gpus
         self.console = Console(stderr=True)
-
-    @property
-    def display(self) -> PlainDisplay:
-        return PlainDisplay(self.console)
 
     def check_available(self) -> None:
         """Raise ConfigError if Ray is not installed, or if nothing listens at the address.
@@ -69,7 +65,7 @@ class RayLauncher(Launcher):
         outcomes: dict[str, Status] = {}
         submitted = {planned: planned.run.status() for planned in runs}
         count = plural(len(runs), "run")
-        self.display.print(f"submitting {count} (Ray), {finished} already finished")
+        self.print_line(f"submitting {count} (Ray), {finished} already finished")
         try:
             ray.init(self.address, include_dashboard=False, log_to_driver=False)
         except (ConnectionError, ValueError) as error:
@@ -83,7 +79,7 @@ class RayLauncher(Launcher):
                 planned = active.pop(task)
                 detail = _task_error(ray, task)
                 outcomes[planned.name] = status = ended_status(planned, submitted[planned], detail)
-                self.display.print(f"■ {status_line(planned.run, status)}")
+                self.print_line(f"■ {status_line(planned.run, status)}")
         finally:
             ray.shutdown()
         return outcomes
@@ -111,7 +107,7 @@ class RayLauncher(Launcher):
         message += " for a run; see hydra.launcher.num_cpus and hydra.launcher.gpus"
         if self.local:
             raise ConfigError(message)
-        self.display.print(f"{message}; jobs wait until there is one")
+        self.print_line(f"{message}; jobs wait until there is one")
 
 
 def _run_worker(worker: Worker) -> None:

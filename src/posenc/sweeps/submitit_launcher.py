@@ -14,7 +14,7 @@ from posenc.config.errors import ConfigError, RunError, import_extra, one_line, 
 from posenc.runs.environment import SAFE_PATH, changed_environment
 from posenc.runs.status import Status
 from posenc.sweeps.launcher import Launcher, PlannedRun, check_positive, ended_status
-from posenc.sweeps.progress import PlainDisplay, status_line
+from posenc.sweeps.progress import status_line
 from posenc.sweeps.worker import Worker
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ class SubmititLauncher(Launcher):
         self.jobs, self.cpus_per_task, self.timeout_min = jobs, cpus_per_task, timeout_min
         self.console = Console(stderr=True)
 
-    @property
-    def display(self) -> PlainDisplay:
-        return PlainDisplay(self.console)
-
     def check_available(self) -> None:
         import_extra("submitit", "this launcher")
 
@@ -66,7 +62,7 @@ class SubmititLauncher(Launcher):
         active: dict[PlannedRun, Job[None]] = {}
         outcomes: dict[str, Status] = {}
         count = plural(len(runs), "run")
-        self.display.print(f"submitting {count} ({self.cluster}), {finished} already finished")
+        self.print_line(f"submitting {count} ({self.cluster}), {finished} already finished")
         folder = runs[0].run.path.absolute().parent
         code, jobs_folder = self.freeze_code(folder), _new_jobs_folder(folder)
         try:
@@ -74,23 +70,23 @@ class SubmititLauncher(Launcher):
                 while waiting and len(active) < (self.jobs or len(runs)):
                     planned = waiting.popleft()
                     active[planned] = job = self._submit(planned, code, jobs_folder)
-                    self.display.print(f"▶ {planned.name}  submitted as job {job.job_id}")
+                    self.print_line(f"▶ {planned.name}  submitted as job {job.job_id}")
                 time.sleep(POLL_SECONDS)
                 for planned in self._ended(active):
                     job = active.pop(planned)
                     outcomes[planned.name] = status = ended_status(
                         planned, submitted[planned], f"see {job.paths.stderr}"
                     )
-                    self.display.print(f"■ {status_line(planned.run, status)}")
+                    self.print_line(f"■ {status_line(planned.run, status)}")
         except KeyboardInterrupt:
             ids = " ".join(job.job_id for job in active.values())
             if ids and not self.local:  # Ctrl-C also reaches local jobs
-                self.display.print(
+                self.print_line(
                     f"jobs {ids} continue without this command; posenc status shows their progress"
                 )
             if waiting:
                 runs_left = plural(len(waiting), "run")
-                self.display.print(f"not submitted: {runs_left}; rerun this command to submit them")
+                self.print_line(f"not submitted: {runs_left}; rerun this command to submit them")
             raise
         return outcomes
 

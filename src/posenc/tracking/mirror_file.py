@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.config.values import matches_type
+from posenc.config.values import wrong_types
 from posenc.data.corpus import json_digest
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
@@ -149,7 +149,8 @@ class MirrorFile:
     def record_complete(self, *, offline: bool) -> None:
         """Record that all rows have been logged to the server or, if `offline`, to files."""
         folder = wandb_folder(self.directory)
-        files = offline_run_files(folder, self.run_id) if offline else []
+        # There is one file, unless a process was killed.
+        files = sorted(folder.glob(f"*run-*/run-{self.run_id}.wandb")) if offline else []
         self.has_file_sizes = True
         self.file_sizes = {str(f.relative_to(folder)): f.stat().st_size for f in files}
         self._write()
@@ -170,7 +171,8 @@ class MirrorFile:
             {"row": row} for row in rows if logged.get(_curve_point(row)) != row
         ]
         swaps = swap_rows(results)
-        digests = {MEDIA_KEY: _arrays_digest(arrays), SWAPS_KEY: _text_digest(repr(swaps))}
+        swaps_digest = hashlib.sha256(repr(swaps).encode()).hexdigest()[:16]
+        digests = {MEDIA_KEY: _arrays_digest(arrays), SWAPS_KEY: swaps_digest}
         for kind, content in ((MEDIA_KEY, arrays), (SWAPS_KEY, swaps)):
             if content and (self.newest(kind) or {}).get(kind) != digests[kind]:
                 new_entries.append({kind: digests[kind]})
@@ -205,9 +207,7 @@ def wandb_is_complete(directory: RunDirectory) -> bool | None:
 def _check_contents(file: Path, contents: Mapping[str, Any]) -> None:
     """Raise RunError for an invalid identity, entry or file name in `mirror.json`."""
     identity = contents.get("identity", {})
-    known = [key for key in IDENTITY_TYPES if key in identity]
-    wrong = [key for key in known if not matches_type(identity[key], IDENTITY_TYPES[key])]
-    if wrong or not WANDB_ID.fullmatch(identity.get("id", "-")):
+    if wrong_types(identity, IDENTITY_TYPES) or not WANDB_ID.fullmatch(identity.get("id", "-")):
         raise corrupt_file_error(file, "its identity is invalid")
     entries = contents.get("entries", [])
     if not all(map(_is_entry, entries)):
@@ -232,20 +232,11 @@ def _curve_point(row: Row) -> tuple[Any, ...]:
     return (axis, row[axis], *(name for name in sorted(row) if name != axis))
 
 
-def _text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def _arrays_digest(arrays: dict[str, Any]) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(name.encode() + arrays[name].tobytes())
     return digest.hexdigest()[:16]
-
-
-def offline_run_files(wandb_folder: Path, run_id: str) -> list[Path]:
-    """Return the offline run files (`.wandb`) of a W&B run: one, unless a process was killed."""
-    return sorted(wandb_folder.glob(f"*run-*/run-{run_id}.wandb"))
 
 
 def replace_earlier_files(run: "Run", name: str) -> None:

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from omegaconf import DictConfig
 
 from posenc.runs.run_directory import RunDirectory
 
+if TYPE_CHECKING:
+    from posenc.report.table import Table  # imports rich
+
 JobType = Literal["train", "evaluate"]
-Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
-"""Table name -> (column names, rows)."""
 
 
 class Inspection(NamedTuple):
@@ -21,7 +22,7 @@ class Inspection(NamedTuple):
 
     run: RunDirectory
     config: Mapping[str, Any]
-    tables: Tables
+    tables: Mapping[str, "Table"]
     images: Sequence[Path]
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,26 +55,17 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
         return run or _init("offline", folder, init_kwargs, FINISH_TIMEOUT)
 
 
-def online_run(**init_kwargs: Any) -> AbstractContextManager["Run"]:
-    """Return a context manager that opens a W&B run on the server. Raises WandbError if W&B fails.
-
-    Its local files are temporary and removed when this process exits.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return _run_or_error("online", folder, init_kwargs)
-
-
-def offline_run(folder: Path, **init_kwargs: Any) -> AbstractContextManager["Run"]:
-    """Return a context manager that opens an offline W&B run with files in `<folder>/wandb/`.
-
-    Raises WandbError if W&B fails.
-    """
-    return _run_or_error("offline", folder, init_kwargs)
-
-
 @contextmanager
-def _run_or_error(mode: str, folder: Path, init_kwargs: dict[str, Any]) -> Generator["Run"]:
+def run_or_error(offline_folder: Path | None = None, **init_kwargs: Any) -> Generator["Run"]:
+    """Open a W&B run on the server or, if a folder is given, offline in `<offline_folder>/wandb/`.
+
+    The local files of an online run are removed when this process exits. Raises WandbError if W&B
+    fails.
+    """
+    mode, folder = "offline" if offline_folder else "online", offline_folder
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="posenc-sync-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with restored_process_state():
         try:
             run = _init(mode, folder, init_kwargs, UPLOAD_TIMEOUT)
@@ -150,7 +141,7 @@ def close_run(run: "Run", failed: bool) -> None:
 
 
 def abandon_run(run: "Run | None") -> None:
-    """Finish a failed run and shut down wandb's service, ignoring further errors."""
+    """Finish a failed run, if any, and shut down wandb's service, ignoring further errors."""
     with restored_process_state():
         if run is not None:
             with suppress(Exception, SystemExit), time_limit(ABANDON_TIMEOUT):

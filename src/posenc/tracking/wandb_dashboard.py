@@ -4,7 +4,7 @@ A panel is included only if the runs log its metric.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
@@ -26,9 +26,10 @@ SPEED_KEY = "cost/training_tokens_per_second"
 RATIO_KEY = "extrapolation_ratio"
 PANEL_WIDTH, PANEL_HEIGHT = 12, 8  # in units of a report's grid, which is 24 units wide
 EXTRAPOLATION_TITLES = {
-    "/perplexity": "Perplexity by evaluation length",
-    "/accuracy": "Accuracy by evaluation length",
+    "perplexity": "Perplexity by evaluation length",
+    "accuracy": "Accuracy by evaluation length",
 }
+POSITION_TITLES = {"loss": "Loss by position in the window"}
 TRAINING_TITLES = {
     "train/loss": "Training loss",
     "validation/loss": "Validation loss",
@@ -137,8 +138,7 @@ def _columns(keys: LoggedKeys) -> list[str]:
 def _verdicts_markdown(experiment: Experiment) -> str:
     """Return the verdicts on premises and claims as Markdown, empty if there are none."""
     verdicts = judge_experiment(experiment)
-    judged = {"Premises": verdicts.premises, "Claims": verdicts.claims}
-    counts = [f"**{name}: {summary(items)}**" for name, items in judged.items() if items]
+    counts = [f"**{name}: {summary(items)}**" for name, items in verdicts.by_heading.items()]
     return "\n\n".join([*counts, *(table.to_markdown() for table in verdict_tables(verdicts))])
 
 
@@ -147,13 +147,13 @@ def panels_by_heading(keys: LoggedKeys, group_by: str) -> dict[str, list[Panel]]
 
     A heading whose metrics the runs do not log has no panels.
     """
+    by_length = _curve_panels(keys, LENGTH_AXIS, EXTRAPOLATION_TITLES, group_by)
+    by_position = _curve_panels(keys, POSITION_AXIS, POSITION_TITLES, group_by)
+    has_swaps = SWAP_TABLE_KEY in keys.media
+    swaps = [wr.WeavePanelSummaryTable(table_name=SWAP_TABLE_KEY)] if has_swaps else []
     return {
-        "Extrapolation": [
-            *_extrapolation_panels(keys, group_by),
-            *_swap_panels(keys),
-            *_ratio_panels(keys, group_by),
-        ],
-        "Loss by position": [*_position_panels(keys, group_by), *_position_media_panels(keys)],
+        "Extrapolation": [*by_length, *swaps, *_ratio_panels(keys, group_by)],
+        "Loss by position": [*by_position, *_position_media_panels(keys)],
         "Quality against cost": _cost_panels(keys),
         "Training": _training_panels(keys, group_by),
     }
@@ -168,17 +168,16 @@ def arrange(panels: list[Panel], name: str) -> list[Panel]:
     return panels
 
 
-def _extrapolation_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
+def _curve_panels(
+    keys: LoggedKeys, axis: str, titles: Mapping[str, str], group_by: str
+) -> list[Panel]:
+    """Return panels of the curves on an evaluation axis; `titles` maps metrics to titles."""
+    prefix = axis.partition("/")[0]
     return [
-        _line_plot(curves, LENGTH_AXIS, f"{title}{_title_suffix(curves)}", group_by)
-        for suffix, title in EXTRAPOLATION_TITLES.items()
-        for curves in keys.curve_keys("extrapolation/", suffix)
+        _line_plot(curves, axis, f"{title}{_title_suffix(curves)}", group_by)
+        for metric, title in titles.items()
+        for curves in keys.curve_keys(f"{prefix}/", f"/{metric}")
     ]
-
-
-def _swap_panels(keys: LoggedKeys) -> list[Panel]:
-    has_swaps = SWAP_TABLE_KEY in keys.media
-    return [wr.WeavePanelSummaryTable(table_name=SWAP_TABLE_KEY)] if has_swaps else []
 
 
 def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
@@ -192,14 +191,6 @@ def _ratio_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",
         )
-    ]
-
-
-def _position_panels(keys: LoggedKeys, group_by: str) -> list[Panel]:
-    title = "Loss by position in the window"
-    return [
-        _line_plot(curves, POSITION_AXIS, f"{title}{_title_suffix(curves)}", group_by)
-        for curves in keys.curve_keys("loss_by_position/", "/loss")
     ]
 
 

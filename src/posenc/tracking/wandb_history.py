@@ -28,14 +28,12 @@ STEP_METRICS = {
 """Metric pattern -> the metric that W&B plots it against (`step_metric`)."""
 
 TRAINING_METRICS = {
-    "step": "step",
-    "tokens": "tokens",
     "loss": "train/loss",
     "learning_rate": "train/learning_rate",
     "gradient_norm": "train/gradient_norm",
     "validation_loss": "validation/loss",
 }
-"""Key of `metrics.jsonl` -> W&B's metric name."""
+"""Key of `metrics.jsonl` -> W&B's metric name, if that is different."""
 MEASUREMENT_KEYS = ("data", "split", "protocol", "stride")
 SWAP_COLUMNS = ("swap", "factor", "length", "perplexity", *MEASUREMENT_KEYS)
 EVALUATION_METRICS = ("perplexity", "loss", "accuracy", "exact")

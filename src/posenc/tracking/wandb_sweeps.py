@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -80,13 +80,9 @@ def split_into_grids(jobs: Sequence[Job]) -> list[dict[str, list[Any]]]:
 
 def _split_jobs(jobs: list[Job]) -> list[dict[str, list[Any]]]:
     """Return one grid if the jobs are a full product; else split by the first key that varies."""
-    grid = {key: _distinct(job[key] for job in jobs) for key in jobs[0]}
+    grid = {key: list({json.dumps(j[key]): j[key] for j in jobs}.values()) for key in jobs[0]}
     if prod(map(len, grid.values())) == len(jobs):
         return [grid]
     key = next(key for key, values in grid.items() if len(values) > 1)
     parts = ([job for job in jobs if job[key] == value] for value in grid[key])
     return [part_grid for part in parts for part_grid in _split_jobs(part)]
-
-
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    return list({json.dumps(value): value for value in values}.values())

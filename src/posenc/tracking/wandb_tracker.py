@@ -21,9 +21,8 @@ from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
-    offline_run,
-    online_run,
     open_run,
+    run_or_error,
     time_limit,
 )
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
@@ -104,8 +103,7 @@ class WandbTracker(Tracker):
         if offline:
             mirror_file.record_open("train", save_diff=False)
         kwargs = self._training_kwargs(mirror_file, config)
-        opened = offline_run(experiment_folder(run), **kwargs) if offline else online_run(**kwargs)
-        with opened as wandb_run:
+        with run_or_error(experiment_folder(run) if offline else None, **kwargs) as wandb_run:
             is_closed = is_new and _close_if_id_is_taken(wandb_run, mirror_file)
             if not is_closed:
                 self._mirror = Mirror(wandb_run, run, config)
@@ -208,9 +206,11 @@ def _wandb_media(inspection: Inspection) -> dict[str, Any]:
 
     tables = {
         f"tables/{name}": wandb.Table(
-            columns=[*columns], data=[list(row) for row in rows], allow_mixed_types=True
+            columns=[column.name for column in table.columns],
+            data=[list(row) for row in table.rows],
+            allow_mixed_types=True,
         )
-        for name, (columns, rows) in inspection.tables.items()
+        for name, table in inspection.tables.items()
     }
     images = {f"figures/{file.stem}": wandb.Image(str(file)) for file in inspection.images}
     return {**tables, **images}

@@ -33,14 +33,14 @@ changes nothing.
 def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
     """Return the tokenizer that a tokenizer.json with this text describes.
 
-    Raises ConfigError if the library rejects it, if it fails `check_growth`, or if it takes too
-    long to encode a short text, because of a regular expression that backtracks.
+    Raises ConfigError if the library rejects it, if a short text could become many tokens, or if
+    it takes too long to encode a short text, because of a regular expression that backtracks.
     """
     with library_errors("the tokenizers library cannot read it"):
         tokenizer = HuggingFaceTokenizer.from_str(text)
     tokenizer.no_truncation()
     tokenizer.no_padding()  # a file could set a length that exhausts memory
-    check_growth(json.loads(tokenizer.to_str()))
+    _check_growth(json.loads(tokenizer.to_str()))
     start = time.thread_time()
     with suppress(ConfigError), library_errors(""):  # not every tokenizer can encode this text
         tokenizer.encode(PROBE, add_special_tokens=False)
@@ -72,7 +72,7 @@ def _is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def check_growth(serialized: dict[str, Any]) -> None:
+def _check_growth(serialized: dict[str, Any]) -> None:
     """Raise ConfigError if the steps of a tokenizer can lengthen a text more than MAX_GROWTH-fold.
 
     `serialized` is the content of a tokenizer.json.

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import LIMITS
-from posenc.data.tokenizers.huggingface import check_growth, library_errors, load_library_tokenizer
+from posenc.data.tokenizers.huggingface import library_errors, load_library_tokenizer
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer
 
 _BATCH_CHARACTERS = 1 << 22
@@ -30,12 +30,9 @@ class SubwordTokenizer(Tokenizer):
     kind = "subword"
 
     def __init__(self, tokenizer: HuggingFaceTokenizer, eos_token: str) -> None:
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        self._tokenizer, self._eos_token = tokenizer, eos_token
+        self._tokenizer, self.eos_token = tokenizer, eos_token
         self._serialized: dict[str, Any] = json.loads(tokenizer.to_str())
-        check_growth(self._serialized)
         self._can_cut = _can_cut(self._serialized)
         vocabulary = tokenizer.get_vocab()
         self.eos_id = vocabulary[eos_token]
@@ -69,15 +66,11 @@ class SubwordTokenizer(Tokenizer):
             return self._tokenizer.decode(kept, skip_special_tokens=False)
 
     def state(self) -> dict[str, Any]:
-        return {"model": self._serialized, "end_of_text": self._eos_token}
+        return {"model": self._serialized, "end_of_text": self.eos_token}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         return cls(load_library_tokenizer(json.dumps(state["model"])), state["end_of_text"])
-
-    @property
-    def eos_token(self) -> str:
-        return self._eos_token
 
     def to_huggingface(self) -> HuggingFaceTokenizer:
         return self._tokenizer

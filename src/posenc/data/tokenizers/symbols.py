@@ -21,7 +21,7 @@ class SymbolTokenizer(Tokenizer):
 
     def __init__(self, symbols: Sequence[str]) -> None:
         self.symbols = tuple(symbols)
-        self.vocab_size = len(self.symbols)
+        self.vocab_size, self.eos_token = len(self.symbols), self.symbols[self.eos_id]
 
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
         """Yield the ids of each document.
@@ -42,10 +42,6 @@ class SymbolTokenizer(Tokenizer):
 
     def state(self) -> dict[str, Any]:
         return {"symbols": list(self.symbols)}
-
-    @property
-    def eos_token(self) -> str:
-        return self.symbols[self.eos_id]
 
     def to_huggingface(self) -> HuggingFaceTokenizer:
         return word_level(self.symbols)

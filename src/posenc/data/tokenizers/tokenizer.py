@@ -22,12 +22,14 @@ CONFIG_NAME = "tokenizer_config.json"
 class Tokenizer(ABC):
     """Maps text to ids below `vocab_size` and back.
 
-    `eos_id` ends every document; it is also the input before the first token of a split.
+    `eos_id`, the id of `eos_token`, ends every document; it is also the input before the first
+    token of a split.
     """
 
     kind: ClassVar[str]
     vocab_size: int
     eos_id: int
+    eos_token: str
 
     @abstractmethod
     def encode_documents(self, documents: Iterable[str]) -> Iterator[Ids]:
@@ -66,11 +68,6 @@ class Tokenizer(ABC):
     @abstractmethod
     def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
         """Return the tokenizer whose `to_huggingface` returned `tokenizer`."""
-
-    @property
-    @abstractmethod
-    def eos_token(self) -> str:
-        """The token with the id `eos_id`."""
 
     def digest(self) -> str:
         """Return a hash of the tokenizer."""

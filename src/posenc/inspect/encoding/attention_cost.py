@@ -39,7 +39,7 @@ def measure_attention(inspected: InspectedEncoding) -> list[PropertyValue]:
     x, q, k = (content.float() for content in random_content(inspected, length))
     pos = inspected.positions(length)
     layer, nope = encoding.at_layer(0), Encoding(encoding.geometry)
-    choice = choose(layer, q.device, q.dtype, length, pos)
+    choice = choose(layer, q.device, q.dtype, pos)
 
     def seconds(encoding: Encoding) -> float:
         start = time.perf_counter()

@@ -231,12 +231,13 @@ def ideal_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
 def ideal_properties(properties: PropertyValues) -> list[Value]:
     """Return yes or no for each of IDEAL_COLUMNS, mostly with a number; None if not applicable."""
     value = {name: measured.value for name, measured in properties.items()}
-    seed_change, axes = value[vector_properties.SEED_CHANGE], value[score_properties.AXES]
+    residuals = [x for n in vector_properties.LINEAR_NAMES if isinstance(x := value[n], float)]
+    axes = value[score_properties.AXES]
     return [
         _uniqueness(value[vector_properties.FIRST_REPEAT], value[vector_properties.LENGTH_CHANGE]),
-        _linearity([value[name] for name in vector_properties.LINEAR_NAMES]),
+        _is_below(max(residuals), LINEAR_TOLERANCE) if residuals else None,
         _length_support(*(value[name] for name in extrapolation.NAMES)),
-        _determinism(seed_change),
+        _is_below(value[vector_properties.SEED_CHANGE], SEED_TOLERANCE),
         _yes_or_no(axes in (2, 3), axes),
     ]
 
@@ -246,24 +247,18 @@ def _yes_or_no(holds: bool, number: Value) -> str:
     return f"{'yes' if holds else 'no'} ({text})"
 
 
-def _determinism(seed_change: Value) -> str:
-    if isinstance(seed_change, float) and seed_change < SEED_TOLERANCE:
-        return _yes_or_no(True, 0.0)
-    return _yes_or_no(False, seed_change)
+def _is_below(value: Value, tolerance: float) -> str:
+    """Return yes, with 0 as the number, if the value is below the tolerance."""
+    holds = isinstance(value, float) and value < tolerance
+    return _yes_or_no(holds, 0.0 if holds else value)
 
 
 def _uniqueness(repeat: Value, change: Value) -> str:
     if not isinstance(repeat, str):
         return f"no, repeats at {short_number(repeat)}" if repeat is not None else "no (-)"
-    return "yes" if _is_zero(change) else f"no, changes by {short_number(float(change or 0))}"
-
-
-def _linearity(residuals: list[Value]) -> Value:
-    numbers = [residual for residual in residuals if isinstance(residual, float)]
-    if not numbers:
-        return None
-    largest = max(numbers)
-    return _yes_or_no(largest < LINEAR_TOLERANCE, 0.0 if largest < LINEAR_TOLERANCE else largest)
+    if isinstance(change, float) and change < ROUNDING_ERROR:
+        return "yes"
+    return f"no, changes by {short_number(float(change or 0))}"
 
 
 def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> Value:
@@ -272,7 +267,3 @@ def _length_support(max_length: Value, finite: Value, out_of_range: Value) -> Va
     if out_of_range is None:
         return None if finite == 1 else _yes_or_no(False, None)
     return _yes_or_no(finite == 1 and out_of_range == 0, out_of_range)
-
-
-def _is_zero(change: Value) -> bool:
-    return isinstance(change, float) and change < ROUNDING_ERROR

@@ -1,15 +1,14 @@
 """An encoding to inspect, and groups of properties that are measured together."""
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from posenc.check.encoding_under_test import perturb_zero_parameters
+from posenc.check.encoding_under_test import changed_config, perturb_zero_parameters
 from posenc.config.errors import one_line
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_encoding
@@ -64,16 +63,12 @@ class InspectedEncoding:
 
     def with_next_seed(self) -> "InspectedEncoding":
         """Return the same encoding with the next seed."""
-        config = copy.deepcopy(self.config)
-        config.seed += 1
+        config = changed_config(self.config, {"seed": self.config.seed + 1})
         return InspectedEncoding(self.label, config)
 
     def build(self, changes: dict[str, Any]) -> Encoding:
         """Build the encoding, with `changes` (key -> value) applied to the configuration."""
-        config = copy.deepcopy(self.config)
-        for key, value in changes.items():
-            OmegaConf.update(config, key, value)
-        encoding = build_encoding(config).double().eval()
+        encoding = build_encoding(changed_config(self.config, changes)).double().eval()
         perturb_zero_parameters(encoding)
         return encoding
 

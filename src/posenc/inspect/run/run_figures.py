@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import pi
 
-from posenc.report.chart import Chart, Line, PlotPoint, Subplot, VerticalLine
-from posenc.report.confidence import zero_width_band
+from posenc.inspect.formula_figures import formula_line
+from posenc.report.chart import Chart, Subplot, VerticalLine
 from posenc.report.encoding_styles import DASHES, Style, encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
 from posenc.report.table import records_csv
@@ -37,7 +37,7 @@ def run_figures(rows: dict[str, list[Row]], train_length: int, encoding: str) ->
 
 def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
     """Draw windows of L on the left and the longest windows on the right."""
-    longest = max(row["length"] for row in rows)
+    longest = _longest_window(rows)
     drawn = [row for row in rows if row["per_key"] > MIN_DRAWN_WEIGHT]
     subplots = []
     for layer in _layers(rows):
@@ -125,10 +125,8 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
     for name in names[:MAX_DRAWN_PARAMETERS]:
         values = [row for row in rows if row["parameter"] == name]
         lines = [
-            Line(
-                label,
-                _line_style(style, n, 2),
-                tuple(PlotPoint(i + 1.0, zero_width_band(r[key])) for i, r in enumerate(values)),
+            formula_line(
+                label, [(i, row[key]) for i, row in enumerate(values, 1)], _line_style(style, n, 2)
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after")))
         ]
@@ -182,10 +180,8 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        points = tuple(
-            PlotPoint(x(row), zero_width_band(row[column])) for row in rows if row["head"] == head
-        )
-        lines.append(Line(f"head {head}", _line_style(style, n, len(heads)), points))
+        points = [(x(row), row[column]) for row in rows if row["head"] == head]
+        lines.append(formula_line(f"head {head}", points, _line_style(style, n, len(heads))))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 
