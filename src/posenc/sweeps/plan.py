@@ -1,6 +1,6 @@
 """Plans a sweep: all jobs are composed and validated before any run directory is written."""
 
-import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,6 +32,8 @@ PLAN_KEYS = ("premises", "claims", "published")
 """Keys that are written to the experiment's plan, not to its runs."""
 NUM_WRITERS = 16
 """Threads that write run files; they spend most of their time waiting for the disk."""
+TARGET = re.compile(r'"_target_": "[^"]*"')
+"""A `_target_` in a configuration that is written as JSON."""
 
 
 def plan(
@@ -110,10 +112,11 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
 
 def _trust(configs: Mapping[str, DictConfig]) -> None:
     """Record the jobs' custom classes, and the W&B projects that the jobs log to, as trusted."""
-    custom = [json.loads(key) for key, config in configs.items() if config.modules]
+    distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
+    values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
     destinations = filter(None, map(wandb_destination, loggers.values()))
-    record_trusted({target for job in custom for target in user_targets(job)}, destinations)
+    record_trusted({target for job in values for target in user_targets(job)}, destinations)
 
 
 def _validate_all(configs: Mapping[str, DictConfig], *, local: bool) -> dict[str, Encoding]:
