@@ -141,6 +141,18 @@ def test_training_continues_without_a_run_whose_configuration_is_corrupt(
     assert main(["train", *small_job, "encoding=alibi"]) == 2
 
 
+@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.json", "status.json", ".lock"])
+def test_planning_continues_without_a_run_with_a_folder_in_place_of_a_file(
+    small_run: SmallRun, small_job: list[str], name: str
+) -> None:
+    run = small_run("encoding=alibi")
+    run.path.joinpath(name).unlink(missing_ok=True)
+    run.path.joinpath(name).mkdir()
+    jobs = [[*small_job, f"encoding={name}"] for name in ("alibi", "rope")]
+    corrupt, other = plan(jobs, [], "", print)
+    assert f"{name} is a folder, not a file" in str(corrupt.problem) and other.problem is None
+
+
 def test_planning_restores_a_missing_configuration(small_run: SmallRun) -> None:
     run = small_run()
     before = run.config_file.read_text()

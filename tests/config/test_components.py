@@ -58,6 +58,15 @@ def test_an_untrusted_target_is_rejected_without_importing_it(
     assert "untrusted" not in sys.modules
 
 
+def test_whatever_an_import_raises_is_an_error_of_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises.py").write_text("class Odd(BaseException): pass\nraise Odd('x')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"cannot be imported: Odd: x .*raises.py, line 2"):
+        check(OmegaConf.create({"_target_": "raises.A"}), name="encoding", modules=["raises"])
+
+
 def test_a_class_of_a_trusted_module_can_be_a_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

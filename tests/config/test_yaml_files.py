@@ -27,6 +27,8 @@ CHAIN = [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 100)]
         ("about: " + "[" * 100_000 + "]" * 100_000, "more than 50 nested levels"),
         ("\n".join(["a0: &a0 1", *CHAIN]), "more than 50 nested levels"),
         ("about: {title: *unknown}", "unknown"),
+        ("3", "a single value"),
+        ("true", "a single value"),
         ("title: caf\xe9", "not valid UTF-8 \\(byte 10\\)"),
     ],
 )

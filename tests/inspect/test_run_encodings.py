@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from compositions import ONE_PER_HOOKS, num_layers
+from posenc.config.errors import RunError
 from posenc.inspect.inspection import write_inspection
 from posenc.inspect.run.run_measurements import RunMeasurements, TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
@@ -54,13 +55,31 @@ def test_a_page_is_written(
             assert (tmp_path / f"{figure.file_stem}.{kind}").stat().st_size > 100
 
 
+def test_a_page_of_a_model_without_weights_omits_what_is_not_defined(
+    configured: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    measurements = measure_untrained(configured, "rope", "float32", weight=0.0)
+    write_inspection(tmp_path, run_results("run", "rope", measurements, TRAIN_LENGTH), "command")
+
+
+def test_attention_that_overflows_is_an_error(configured: Callable[..., DictConfig]) -> None:
+    with pytest.raises(RunError, match="NaN or infinite in windows of 24 tokens"):
+        measure_untrained(configured, "rope", "float32", weight=1e38)
+
+
 def measure_untrained(
-    configured: Callable[..., DictConfig], encoding: str, precision: str
+    configured: Callable[..., DictConfig],
+    encoding: str,
+    precision: str,
+    weight: float | None = None,
 ) -> RunMeasurements:
-    """Measure a model that has not been trained."""
+    """Measure a model that has not been trained, optionally with one value for all weights."""
     layers = f"model.layers={num_layers(encoding)}"
     config = configured(f"encoding={encoding}", layers, f"train_length={TRAIN_LENGTH}")
     model = build_model(config, VOCABULARY)
+    if weight is not None:
+        for parameter in model.parameters():
+            torch.nn.init.constant_(parameter, weight)
     limit = model.encoding.max_length() or 3 * TRAIN_LENGTH
     generator = torch.Generator().manual_seed(1)
     windows = {

@@ -141,7 +141,9 @@ def import_target(
         make_importable(path.partition(".")[0])
     try:
         imported = _import(path)
-    except (Exception, SystemExit) as error:  # importing a user's module may raise anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # importing a user's module may raise anything
         missing = isinstance(error, ModuleNotFoundError) and error.name == path.partition(".")[0]
         hint = "; run the command from the module's folder, or install it" if missing else ""
         raise ConfigError(

@@ -64,6 +64,8 @@ def content_problem(file: Path) -> str | None:
         list(limited_events(text))
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         size, depth = (0, 0) if root is None else expanded_size(root, _children, {})
+        if isinstance(root, yaml.ScalarNode) and not root.tag.endswith(":null"):
+            return "is a single value; write keys and values, as in `seed: 1`"
     except UnicodeDecodeError as error:
         return f"is not valid UTF-8 (byte {error.start}); save it as UTF-8"
     except yaml.YAMLError as error:

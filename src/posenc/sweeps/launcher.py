@@ -59,10 +59,10 @@ class PlannedRun:
 
 
 def config_file_digest(run: RunDirectory) -> str | None:
-    """Return a hash of the contents of a run's `config.yaml`; None if there is none."""
+    """Return a hash of the contents of a run's `config.yaml`; None if there is no such file."""
     try:
         return file_sha256(run.config_file)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return None
 
 

@@ -90,7 +90,11 @@ def _check_directory(job: Job) -> None:
     """
     path = job.run.path
     reject_special_files([path, *walk_entries(path)])
-    if not job.run.config_file.exists():
+    run = job.run
+    for file in (run.config_file, run.tokenizer_file, run.status_file, run.lock_file):
+        if file.is_dir():
+            raise RunError(f"{file} is a folder, not a file; delete it")
+    if not run.config_file.exists():
         return
     try:
         existing = job.run.config()

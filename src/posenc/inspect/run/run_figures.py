@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import pi
+from math import isfinite, pi
 
 from posenc.inspect.formula_figures import formula_line
 from posenc.report.chart import Chart, Subplot, VerticalLine
@@ -32,7 +32,11 @@ def run_figures(rows: dict[str, list[Row]], train_length: int, encoding: str) ->
         charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length, style)))
     if "learned" in rows:
         charts.append(("encoding", _parameter_chart(rows["learned"], style)))
-    return [line_figure(section, chart) for section, chart in charts]
+    return [
+        line_figure(section, replace(chart, subplots=tuple(s for s in chart.subplots if s.lines)))
+        for section, chart in charts
+        if chart.lines
+    ]
 
 
 def _distance_chart(rows: Sequence[Row], train_length: int, style: Style) -> Chart:
@@ -180,7 +184,10 @@ def _subplot(
     heads = list(dict.fromkeys(row["head"] for row in rows))
     lines = []
     for n, head in enumerate(heads):
-        points = [(x(row), row[column]) for row in rows if row["head"] == head]
+        finite = (row for row in rows if row["head"] == head and isfinite(row[column]))
+        points = [(x(row), row[column]) for row in finite]
+        if not points:
+            continue
         lines.append(formula_line(f"head {head}", points, _line_style(style, n, len(heads))))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 

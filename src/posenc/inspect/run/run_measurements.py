@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from posenc.config.errors import RunError
 from posenc.encodings.base import Encoding
 from posenc.inspect.run.attention_sums import (
     AttentionByDistance,
@@ -60,6 +61,12 @@ def measure_run(run: TrainedRun, on_progress: Callable[[str], None]) -> RunMeasu
     for length in run.windows:
         on_progress(f"attention in windows of {length} tokens")
         _measure_attention(results, run, length, fractions)
+        if not fractions[length].isfinite().all():
+            raise RunError(
+                f"the attention is NaN or infinite in windows of {length} tokens, because training"
+                f" diverged or the encoding overflows at this length; inspect another run, or leave"
+                f" out this length"
+            )
     on_progress("embeddings and identical tokens")
     limit, tokens = model.encoding.max_length(), run.windows[longest]
     if limit is not None:
