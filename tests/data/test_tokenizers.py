@@ -18,7 +18,7 @@ from posenc.config.errors import ConfigError, RunError
 from posenc.data.tokenizers import Tokenizer, load_tokenizer, subword
 from posenc.data.tokenizers.bpe import BPETrainer
 from posenc.data.tokenizers.byte import ByteTokenizer
-from posenc.data.tokenizers.huggingface import library_errors
+from posenc.data.tokenizers.huggingface import library_errors, load_library_tokenizer
 from posenc.data.tokenizers.subword import pretrained
 from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.data.tokenizers.word import WordTokenizer, WordTrainer
@@ -349,3 +349,9 @@ def test_a_slow_regular_expression_is_an_error(tmp_path: Path) -> None:
     split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
     with pytest.raises(RunError, match="simplify its regular expressions"):
         load_tokenizer(library_file(tmp_path, pre_tokenizer=split))
+
+
+def test_a_tokenizer_whose_tokens_are_random_is_rejected() -> None:
+    text = HuggingFaceTokenizer(models.BPE(dropout=0.3)).to_str()
+    with pytest.raises(ConfigError, match="dropout"):
+        load_library_tokenizer(text)

@@ -21,7 +21,11 @@ from torch.optim import Optimizer
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
 from posenc.model.device import LIGHTNING_PRECISION
-from posenc.runs.environment import in_process_group, local_world_size
+from posenc.runs.environment import (
+    changed_environment,
+    in_process_group,
+    local_world_size,
+)
 
 SILENCED_WARNINGS = (
     ".*does not have many workers.*",  # batches are slices of an array or generated in milliseconds
@@ -78,7 +82,14 @@ def build_trainer(
         "num_sanity_val_steps": 0,
         "use_distributed_sampler": False,
     }
-    return pl.Trainer(**options)
+    return _trainer(options)
+
+
+def _trainer(options: dict[str, Any]) -> pl.Trainer:
+    """Build the Trainer without PL_TRAINER_*, from which Lightning would take other arguments."""
+    variables = [name for name in os.environ if name.startswith("PL_TRAINER_")]
+    with changed_environment({}, removed=variables):
+        return pl.Trainer(**options)
 
 
 def build_profiler(config: DictConfig, run_dir: Path) -> Profiler | None:
