@@ -11,7 +11,7 @@ import pytest
 
 from posenc.config.edited_modules import check_unedited
 from posenc.config.errors import ConfigError
-from posenc.config.user_sources import source_hashes
+from posenc.config.user_sources import source_hash
 
 SOURCE = """
 from dataclasses import dataclass
@@ -65,35 +65,35 @@ def imported() -> ModuleType:
 def test_an_edit_of_a_function_is_an_error_that_names_the_file(
     file: Path, is_known: bool, old: str, new: str
 ) -> None:
-    module = imported()
+    imported()
     if is_known:
-        source_hashes(module.Mine)
+        source_hash("edited_mine.Mine")
     write(file, SOURCE.replace(old, new))
     with pytest.raises(ConfigError, match=r"edited_mine\.py has been edited.*restart Python"):
-        source_hashes(module.Mine)
+        source_hash("edited_mine.Mine")
 
 
 def test_an_edit_of_a_value_is_an_error_if_the_module_was_used_before(file: Path) -> None:
-    module = imported()
-    source_hashes(module.Mine)
+    imported()
+    source_hash("edited_mine.Mine")
     write(file, SOURCE.replace("rate = 2", "rate = 4"))
     with pytest.raises(ConfigError, match="has been edited"):
-        source_hashes(module.Mine)
+        source_hash("edited_mine.Mine")
 
 
 def test_a_reloaded_module_is_used(file: Path) -> None:
     module = imported()
-    before = source_hashes(module.Mine)
+    before = source_hash("edited_mine.Mine")
     write(file, SOURCE.replace("0.05", "1.0"))
     importlib.reload(module)
-    assert source_hashes(module.Mine) != before
+    assert source_hash("edited_mine.Mine") != before
     assert not check_unedited(["edited_mine"])
 
 
 def test_code_that_is_added_below_does_not_count_as_an_edit_of_functions(file: Path) -> None:
-    module = imported()
+    imported()
     write(file, f"{SOURCE}\n\ndef unused():\n    pass\n")
-    source_hashes(module.Mine)
+    source_hash("edited_mine.Mine")
 
 
 def test_modules_without_a_file_are_not_checked() -> None:

@@ -3,8 +3,9 @@
 import importlib
 import linecache
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -85,14 +86,11 @@ def test_notations_of_the_same_number_have_one_hash() -> None:
 
 
 USER_CODE = """
-from functools import partial
-
 class Encoding: {0}
 class Model: {1}
 def optimizer(): {2}
 def schedule(): {3}
 class Callback: {4}
-without_source = partial(optimizer)
 """
 TARGETS = (
     "encoding._target_=user_code.Encoding",
@@ -108,12 +106,12 @@ def user_code_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """Writes user code with the given class and function bodies, and returns the run's hash."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def compute(*bodies: str, targets: Sequence[str] = TARGETS) -> str:
+    def compute(*bodies: str) -> str:
         (tmp_path / "user_code.py").write_text(USER_CODE.format(*bodies))
         linecache.clearcache()
         monkeypatch.delitem(sys.modules, "user_code", raising=False)
         importlib.invalidate_caches()
-        return digest("modules=[user_code]", *targets)
+        return digest("modules=[user_code]", *TARGETS)
 
     return compute
 
@@ -127,9 +125,26 @@ def test_an_edit_of_any_custom_class_or_function_changes_the_hash(
     assert user_code_digest(*before) == user_code_digest(*before) != user_code_digest(*after)
 
 
-def test_a_custom_component_without_source_code_is_refused(
-    user_code_digest: Callable[..., str],
+def test_the_order_and_types_of_keys_that_user_code_receives_change_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"user_code\.without_source: its source code"):
-        target = "optimizer._target_=user_code.without_source"
-        user_code_digest(*["x = 1"] * 5, targets=[target])
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "ordered_code.py").write_text("class Encoding: ...")
+    config: Any = OmegaConf.to_container(composed("modules=[ordered_code]"), resolve=True)
+
+    def digest_with(**parameters: Any) -> str:
+        encoding = {"_target_": "ordered_code.Encoding", **parameters}
+        return short_hash(identity({**config, "encoding": encoding}, "f00d"))
+
+    rates = ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {1: 2}, {"1": 2})
+    values = (*rates, *([value] for value in rates))
+    assert len({digest_with(rates=value) for value in values}) == len(values)
+    assert digest_with(first=1, second=2) == digest_with(second=2, first=1)
+
+
+def test_a_custom_component_without_source_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("no_file")
+    module.optimizer = lambda: None
+    monkeypatch.setitem(sys.modules, "no_file", module)
+    with pytest.raises(ConfigError, match=r"no_file\.optimizer: its source code"):
+        digest("modules=[no_file]", "optimizer._target_=no_file.optimizer")

@@ -3,14 +3,15 @@
 import importlib
 import linecache
 import sys
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from posenc.config import user_sources
-from posenc.config.user_sources import source_hashes
+from posenc.config.user_sources import source_hash
 
 MINE = """
 import math
@@ -22,6 +23,7 @@ from functools import lru_cache, partial, singledispatch
 from own_helpers import double
 from own_helpers.scales import WEIGHTS
 from torch import nn
+from typing import TYPE_CHECKING
 
 SLOPE = 0.5
 NAMES = {"a", "b", "c"}
@@ -118,8 +120,14 @@ SETTINGS = Settings(6.5)
 class Base(nn.Module):
     rate = 3
 
-class Other:
+class Other(Base):
     pass
+
+if __name__ == "__main__":
+    print(Other())
+
+if TYPE_CHECKING:
+    Number = float
 
 class Mine(Base):
     def bias(self, x, names=NAMES):
@@ -132,7 +140,13 @@ class Mine(Base):
         x = decorated(x) + dispatched(x) + Chosen.value + OFFSET
         return x + SETTINGS.offset + TABLE.sum() + WEIGHTS.sum() + SHIFTS.sum() + own_local.one(x)
 """
-HELPERS = "def double(x):\n    return 2 * x\n"
+HELPERS = """
+def double(x):
+    return 2 * x
+
+def triple(x):
+    return 3 * x
+"""
 SCALES = """
 import torch
 FACTOR = 7
@@ -141,12 +155,12 @@ SHIFTS = torch.ones(10)
 """
 LOCAL = "def one(x):\n    return x + 11\n"
 RATES = "RATE = 5\n"
-Hashes = Callable[..., Mapping[str, str]]
+Hash = Callable[..., str]
 
 
 @pytest.fixture
-def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
-    """Writes the modules with one replacement, and returns the hashes of the class Mine."""
+def code_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hash:
+    """Writes the modules with one replacement, and returns the hash of the class Mine."""
     monkeypatch.syspath_prepend(tmp_path)
     # Python would reuse old bytecode after an edit of the same size within the same second.
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -155,7 +169,7 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
     namespace = tmp_path / "own_namespace"  # a package without __init__.py
     namespace.mkdir()
 
-    def compute(old: str = "", new: str = "") -> Mapping[str, str]:
+    def compute(old: str = "", new: str = "") -> str:
         (tmp_path / "own_mine.py").write_text(MINE.replace(old, new))
         (package / "__init__.py").write_text(HELPERS.replace(old, new))
         (package / "scales.py").write_text(SCALES.replace(old, new))
@@ -166,19 +180,10 @@ def hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hashes:
         for name in (*names, "own_namespace.rates", "own_local"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         importlib.invalidate_caches()
-        return source_hashes(importlib.import_module("own_mine").Mine)
+        importlib.import_module("own_mine")
+        return source_hash("own_mine.Mine")
 
     return compute
-
-
-def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
-    names = "Mine Base slope SLOPE NAMES TABLE CACHE first second cached multiply by_four REGISTRY"
-    names += " make closure Settings SETTINGS WEIGHTS STEPS FORMULAS linear Registry POWERS cube"
-    names += " register step doubled decorated dispatched _ Chosen SECOND OFFSET"
-    own = {f"own_mine.{name}" for name in names.split()}
-    helpers = {"own_helpers.double", "own_namespace.rates.RATE", "own_local.one"}
-    helpers |= {f"own_helpers.scales.{name}" for name in ("FACTOR", "WEIGHTS", "SHIFTS")}
-    assert set(hashes()) == own | helpers
 
 
 @pytest.mark.parametrize(
@@ -218,22 +223,183 @@ def test_the_hashes_name_the_code_that_the_class_uses(hashes: Hashes) -> None:
         ("[42.0]", "[43.0]"),
     ],
 )
-def test_an_edit_of_code_that_the_class_uses_changes_the_hashes(
-    old: str, new: str, hashes: Hashes
+def test_an_edit_of_code_that_the_class_uses_changes_the_hash(
+    old: str, new: str, code_hash: Hash
 ) -> None:
-    assert hashes() != hashes(old, new)
+    assert code_hash() != code_hash(old, new)
 
 
-def test_calls_do_not_change_the_hashes(hashes: Hashes) -> None:
-    before = hashes()
-    definition = sys.modules["own_mine"].Mine
-    definition().bias(torch.ones(2))
-    user_sources._hashes.cache_clear()
-    assert source_hashes(definition) == before
+PATTERNS = {
+    "a class decorator": """
+        def rated(cls):
+            class Rated(cls):
+                rate = VALUE
+            return Rated
+        @rated
+        class Mine:
+            pass
+    """,
+    "a class made by a function": """
+        def make(rate):
+            class Made:
+                def get(self):
+                    return rate
+            return Made
+        Mine = make(VALUE)
+    """,
+    "a base class made by a function": """
+        def make(rate):
+            return type("Base", (), {"rate": rate})
+        class Mine(make(VALUE)):
+            pass
+    """,
+    "a method that is assigned": """
+        class Mine:
+            pass
+        def get(self):
+            return VALUE
+        Mine.get = get
+    """,
+    "a method that setattr adds": """
+        class Mine:
+            pass
+        setattr(Mine, "get", lambda self: VALUE)
+    """,
+    "an attribute of a function": """
+        def rate():
+            return rate.value
+        rate.value = VALUE
+        class Mine:
+            get = rate
+    """,
+    "a registry filled by a call": """
+        RATES = {}
+        def register(name, value):
+            RATES[name] = value
+        register("a", VALUE)
+        class Mine:
+            rate = RATES["a"]
+    """,
+    "a registry filled by a call whose result is kept": """
+        RATES = {}
+        first = RATES.setdefault("a", VALUE)
+        class Mine:
+            rate = RATES["a"]
+    """,
+    "a registry filled by a decorator": """
+        RATES = {}
+        def register(function):
+            RATES[function.__name__] = function
+            return function
+        @register
+        def a():
+            return VALUE
+        class Mine:
+            rate = RATES["a"]
+    """,
+    "subclasses that register themselves": """
+        class Rate:
+            known = {}
+            def __init_subclass__(cls):
+                Rate.known[cls.__name__] = cls
+        class Slow(Rate):
+            value = VALUE
+        class Mine:
+            rate = Rate.known["Slow"]
+    """,
+    "subclasses that are listed": """
+        class Rate:
+            pass
+        class Slow(Rate):
+            value = VALUE
+        class Mine:
+            rates = Rate.__subclasses__()
+    """,
+    "a tensor filled by a function": """
+        import torch
+        RATES = torch.zeros(1)
+        def fill():
+            RATES.fill_(VALUE)
+        fill()
+        class Mine:
+            rate = RATES
+    """,
+    "a name in a string": """
+        RATE = VALUE
+        class Mine:
+            def get(self):
+                return globals()["RATE"]
+    """,
+    "a local name of a module": """
+        import own_values
+        class Mine:
+            def get(self):
+                module = own_values
+                return module.RATE
+    """,
+    "a module imported by its name": """
+        import importlib
+        class Mine:
+            def get(self):
+                return importlib.import_module("own_values").RATE
+    """,
+    "a module imported for its effects": """
+        import own_registry
+        import own_effects
+        class Mine:
+            rate = own_registry.RATES["a"]
+    """,
+    "all names of a module": """
+        from own_values import *
+        class Mine:
+            rate = RATE
+    """,
+}
 
 
-@pytest.mark.parametrize(("old", "new"), [("UNUSED = 1", "UNUSED = 2"), ("    pass", "    x = 1")])
-def test_an_edit_of_other_code_in_the_module_keeps_the_hashes(
-    old: str, new: str, hashes: Hashes
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_code_that_is_used_indirectly_changes_the_hash(
+    pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert hashes() == hashes(old, new)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    sources = {
+        "own_pattern": textwrap.dedent(PATTERNS[pattern]),
+        "own_values": "RATE = VALUE",
+        "own_registry": "RATES = {}",
+        "own_effects": "import own_registry\nown_registry.RATES['a'] = VALUE",
+    }
+
+    def compute(value: str) -> str:
+        for module, source in sources.items():
+            (tmp_path / f"{module}.py").write_text(source.replace("VALUE", value))
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        importlib.import_module("own_pattern")
+        return source_hash("own_pattern.Mine")
+
+    assert compute("0.25") == compute("0.25") != compute("0.75")
+
+
+def test_calls_do_not_change_the_hash(code_hash: Hash) -> None:
+    before = code_hash()
+    sys.modules["own_mine"].Mine().bias(torch.ones(2))
+    user_sources._used_code.cache_clear()
+    assert source_hash("own_mine.Mine") == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("UNUSED = 1", "UNUSED = 2"),
+        ("    pass", "    x = 1"),
+        ("print(", "print(1, "),
+        ("Number = float", "Number = int"),
+        ("def triple(x):\n    return 3", "def triple(x):\n    return 4"),
+    ],
+)
+def test_an_edit_of_other_code_in_the_module_keeps_the_hash(
+    old: str, new: str, code_hash: Hash
+) -> None:
+    assert code_hash() == code_hash(old, new)

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.user_sources import source_hashes
+from posenc.config.user_sources import source_hash
 from posenc.config.values import canonical
 
 IDENTITY_FIELDS = (
@@ -50,7 +50,7 @@ def identity(config: DictConfig | dict[str, Any], fingerprint: str) -> dict[str,
     plain: Any = config if is_plain else OmegaConf.to_container(config, resolve=True)
     settings = identity_settings(plain)
     modules = list(plain["modules"])
-    sources: dict[str, str] = {}
+    sources: dict[str, Any] = {}
     for field in SOURCE_FIELDS:
         if plain.get(field):
             sources |= _user_sources(plain[field], field, modules)
@@ -142,20 +142,41 @@ def check_identity(config: DictConfig | dict[str, Any]) -> None:
         )
 
 
-def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, str]:
-    """Map the user-defined targets in a config group's node, and the code they use, to hashes."""
-    sources: dict[str, str] = {}
+def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, Any]:
+    """Map the user-defined targets in a config group's node, if any, to hashes of their code.
+
+    Then also returns the order and types of keys, which user code may depend on.
+    """
+    hashes = dict(_source_hashes(node, group, modules))
+    return {**hashes, f"{group} keys": _pairs(node)} if hashes else {}
+
+
+def _source_hashes(
+    node: Mapping[str, Any], group: str, modules: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     path = node.get("_target_")
     if isinstance(path, str) and is_user_code(path, group):
+        import_target(node, group, modules)
         try:
-            hashes = source_hashes(import_target(node, group, modules))
+            yield path, source_hash(path)
         except (OSError, TypeError):
             raise ConfigError(
                 f"{group}._target_={path}: its source code, which is part of the run's identity,"
                 f" cannot be read; use a class or function that is defined in a Python file"
             ) from None
-        sources |= hashes
     for child in node.values():
         if isinstance(child, dict):
-            sources.update(_user_sources(child, group, modules))
-    return sources
+            yield from _source_hashes(child, group, modules)
+
+
+def _pairs(values: Any) -> Any:
+    """Return mappings as lists of the type, name and value of each key, in their order.
+
+    The parameters of a `_target_` are sorted, because they are passed by name.
+    """
+    if isinstance(values, list):
+        return [_pairs(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    keys = sorted(values) if "_target_" in values else values
+    return [[type(key).__name__, str(key), _pairs(values[key])] for key in keys]

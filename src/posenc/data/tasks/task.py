@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
-from posenc.config.user_sources import source_hashes
+from posenc.config.user_sources import source_hash
 from posenc.data.corpus import json_digest
 
 Ints = NDArray[np.int64]
@@ -144,8 +144,9 @@ class Task(ABC):
             for number in range(_DIGEST_EXAMPLES_PER_SIZE)
         ]
         parts = [self.name, asdict(self), sample]
-        if not type(self).__module__.startswith("posenc."):
-            parts.append(dict(source_hashes(type(self))))
+        module, name = type(self).__module__, type(self).__qualname__
+        if not module.startswith("posenc."):
+            parts += [name, source_hash(f"{module}.{name}")]
         return json_digest(parts)
 
 
