@@ -365,14 +365,17 @@ def test_an_inspection_is_not_written_to_a_folder_behind_a_link(tmp_path: Path) 
     assert [file.name for file in documents.iterdir()] == ["mine.csv"]
 
 
-def test_a_command_writes_only_to_a_cache_that_has_the_corpus_of_the_run(
-    small_run: SmallRun, tmp_path: Path
+def test_a_command_writes_only_to_a_cache_that_the_user_chose_and_that_has_the_corpus_of_the_run(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = small_run(f"cache_dir={tmp_path}/cache")
     assert run_config(run, [], str).cache_dir == f"{tmp_path}/cache"
     (tmp_path / "documents").mkdir()
     text = run.config_file.read_text()
     run.config_file.write_text(text.replace(f"{tmp_path}/cache", f"{tmp_path}/documents"))
+    assert run_config(run, [], str).cache_dir == str(run.path.parents[1] / ".data")
+    run.config_file.write_text(text)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state of someone else"))
     assert run_config(run, [], str).cache_dir == str(run.path.parents[1] / ".data")
     fingerprint = run.config().planned.fingerprint
     run.config_file.write_text(text.replace(f"fingerprint: {fingerprint}", "fingerprint: ../x"))

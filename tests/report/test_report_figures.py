@@ -14,7 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from posenc.data.build_data import data_source
+from posenc.data.build_data import data_source, saved_task
 from posenc.data.dataset import Dataset
 from posenc.encodings.spectra.base_bound import smallest_base
 from posenc.report.write_report import write_report
@@ -137,6 +137,16 @@ def test_a_report_imports_no_untrusted_code(
     fabricate.run(tmp_path / "sweep", config, [fabricate.row(64, 1.0, **row)])
     write_report(tmp_path / "sweep", console)
     assert "malicious" not in sys.modules
+
+
+def test_a_report_does_not_open_the_text_that_a_saved_configuration_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("posenc.data.text.find_files", lambda *call: opened.append(call[1]) or [])
+    data = {"_target_": "posenc.data.text.TextCorpus", "paths": "private.txt"}
+    assert saved_task({"data": data, "planned": {"fingerprint": "c0ffee"}}) is None
+    assert not opened
 
 
 def test_there_is_no_figure_of_speed(three_seed_report: SimpleNamespace) -> None:

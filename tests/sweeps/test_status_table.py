@@ -96,7 +96,8 @@ def test_text_in_the_files_of_a_run_cannot_control_the_terminal(
     [
         ("posenc train 'a=[1,2]'; rm x", "posenc train 'a=[1,2];' rm x"),
         ("posenc train\nrm x", "posenc train rm x"),
-        ("posenc $(rm x)", "posenc '$(rm' 'x)'"),
+        ("posenc train $(rm x)", "posenc train '$(rm' 'x)'"),
+        ("posenc clean name=x --yes", None),
         ("rm x", None),
     ],
 )

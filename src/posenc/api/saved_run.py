@@ -16,7 +16,7 @@ from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_trusted_target
+from posenc.runs.trusted_code import is_trusted_cache, is_trusted_target
 from posenc.tracking.build_tracker import reset_untrusted_destination
 
 
@@ -29,9 +29,9 @@ def run_config(
     importing a module runs its code. A module is added if the user has already trained with all
     of its classes and functions that the configuration uses. For the same reason, the W&B mode
     `online` or an entity is kept only if the user has trained with it on this machine, and
-    `cache_dir` only if it has the run's corpus. Raises ConfigError if the run's encoding needs
-    another module that exists in the current folder; `trust_hint` returns the command or call that
-    trusts a list of modules.
+    `cache_dir` only if the user has trained with it and it has the run's corpus. Raises ConfigError
+    if the run's encoding needs another module that exists in the current folder; `trust_hint`
+    returns the command or call that trusts a list of modules.
     """
     values = run.config_dict()
     unknown = {t.split(".")[0] for t in user_targets(values) if not is_trusted_target(t)}
@@ -39,8 +39,9 @@ def run_config(
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
     reset_untrusted_destination(config)
-    if not (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file():
-        # The run was moved, or its cache_dir is a folder that the command should not write to.
+    has_corpus = (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file()
+    if not (has_corpus and is_trusted_cache(config.cache_dir)):
+        # The default, where the run is now.
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:

@@ -62,6 +62,8 @@ def saved_task(config: Mapping[str, Any]) -> Task | None:
     Returns None for text, for custom tasks, and for tasks that generate different examples in this
     version than in the one that trained the run.
     """
+    if not str(config["data"].get("_target_")).startswith("posenc.data.tasks."):
+        return None  # building a corpus may open files
     try:
         task = build(OmegaConf.create(config["data"]), name="data")
         if not isinstance(task, Task):

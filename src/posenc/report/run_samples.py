@@ -142,7 +142,7 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:
     """Return `command` with `overrides` replaced or added; the value of "seed" is a list of seeds.
 
-    `command` comes from a plan; it is replaced if it does not run posenc.
+    `command` comes from a plan; it is replaced if it is not `posenc train`.
     """
     settings = {key: to_override_value(value, key) for key, value in overrides.items()}
     if "seed" in overrides:

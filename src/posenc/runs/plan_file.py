@@ -76,12 +76,12 @@ def update_plan(
 
 
 def quoted_command(command: str) -> str | None:
-    """Return a command from a plan, quoted for a shell, or None if it does not run posenc.
+    """Return a command from a plan, quoted for a shell, or None if it is not `posenc train`.
 
     The plan may be from someone else, and users paste printed commands into their shell.
     """
     words = shlex.split(command)
-    return shlex.join(words) if words[:1] == ["posenc"] else None
+    return shlex.join(words) if words[:2] == ["posenc", "train"] else None
 
 
 def with_overrides(command: str, overrides: Mapping[str, str]) -> list[str]:

@@ -1,9 +1,10 @@
-"""Remembers the classes and functions that the user has trained with, and where runs are uploaded.
+"""Remembers what the user has trained with: classes, W&B projects, and folders of prepared data.
 
-A run directory may come from someone else, so its files cannot decide which code is run or where
-results are uploaded. A class that the user has already trained with on this machine, from the same
-file, can be imported, and results can be uploaded to a W&B project, or to a trial of a W&B sweep,
-that the user has used.
+A run directory may come from someone else, so its files cannot decide which code is run, where
+results are uploaded or where data are written. A class that the user has already trained with on
+this machine, from the same file, can be imported, results can be uploaded to a W&B project, or to a
+trial of a W&B sweep, that the user has used, and data can be prepared in a folder that the user has
+chosen.
 """
 
 import os
@@ -19,16 +20,20 @@ from posenc.runs.lock import lock
 
 
 def record_trusted(
-    targets: Iterable[str], destinations: Iterable[str] = (), trials: Iterable[str] = ()
+    targets: Iterable[str] = (),
+    destinations: Iterable[str] = (),
+    trials: Iterable[str] = (),
+    cache_dirs: Iterable[str] = (),
 ) -> None:
     """Record classes and functions that the user trains with, and where runs are uploaded.
 
-    `trials` are W&B run ids that a sweep has assigned. Does nothing if the record cannot be
-    written.
+    `trials` are W&B run ids that a sweep has assigned, and `cache_dirs` folders of prepared data.
+    Does nothing if the record cannot be written.
     """
     entries = {entry for target in targets if (entry := _target_entry(target)) is not None}
     entries |= {_destination_entry(destination) for destination in destinations}
     entries |= {_trial_entry(trial) for trial in trials}
+    entries |= {_cache_entry(folder) for folder in cache_dirs}
     record = _record()
     if record is None or entries <= _recorded_entries(record):
         return
@@ -49,6 +54,11 @@ def is_trusted_destination(destination: str) -> bool:
 def is_trusted_trial(wandb_id: str) -> bool:
     """Return whether a W&B sweep has assigned this run id to a run of the user."""
     return _is_recorded(_trial_entry(wandb_id))
+
+
+def is_trusted_cache(folder: str) -> bool:
+    """Return whether the user has trained with this `cache_dir`."""
+    return _is_recorded(_cache_entry(folder))
 
 
 def _is_recorded(entry: str | None) -> bool:
@@ -80,6 +90,10 @@ def _destination_entry(destination: str) -> str:
 
 def _trial_entry(wandb_id: str) -> str:
     return f"W&B trial {wandb_id}"
+
+
+def _cache_entry(folder: str) -> str:
+    return f"data in {os.path.realpath(folder)}"
 
 
 def _target_entry(target: str) -> str | None:

@@ -111,12 +111,18 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
 
 
 def _trust(configs: Mapping[str, DictConfig]) -> None:
-    """Record the jobs' custom classes, and the W&B projects that the jobs log to, as trusted."""
+    """Record the jobs' custom classes, W&B projects and `cache_dir` as trusted."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
     destinations = filter(None, map(wandb_destination, loggers.values()))
-    record_trusted({target for job in values for target in user_targets(job)}, destinations)
+    targets = {target for job in values for target in user_targets(job)}
+    caches = {config.cache_dir for config in configs.values() if not _is_default_cache(config)}
+    record_trusted(targets, destinations, cache_dirs=caches)
+
+
+def _is_default_cache(config: DictConfig) -> bool:
+    return config.cache_dir == str(Path(config.outputs_dir) / ".data")
 
 
 def _validate_all(configs: Mapping[str, DictConfig], *, local: bool) -> dict[str, Encoding]:

@@ -137,7 +137,7 @@ class MirrorFile:
             if starts_training and save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
-                record_trusted([], trials=[trial])
+                record_trusted(trials=[trial])
             self.identity = {
                 "id": trial or run_id(self.directory),
                 "job_type": job_type,
