@@ -119,6 +119,8 @@ def error_of(
         (["+speed=3"], ["unknown key speed (did you mean seed?)"]),
         (["+evaluation.length=3"], ["unknown key evaluation.length", "evaluation.lengths"]),
         (["grids=3"], ["grids", "list of mappings"]),
+        (["evaluation.swaps=[]"], ["evaluation.swaps=[]", "[none]"]),
+        (["hydra.launcher.jobs=${oc.env:NO_SUCH_VARIABLE}"], ["hydra.launcher.jobs", "NO_SUCH"]),
         (["modules=[no_such_module]"], ["modules", "no_such_module"]),
         (["optimizer=adamw", "optimizer.learning_rate=0"], ["learning_rate=0.0 must be positive"]),
         (["optimizer=nag", "optimizer.learning_rate=-1"], ["learning_rate=-1.0 must be positive"]),
@@ -174,6 +176,19 @@ def test_one_invalid_job_stops_the_whole_sweep_before_it_starts(error_of: ErrorO
     assert "heads=5" in message and "even number of channels" in message
 
 
+def test_two_configurations_with_the_same_hash_are_distinguished(
+    small_run: Callable[..., RunDirectory],
+    small_job: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("posenc.config.identity", "posenc.sweeps.plan", "posenc.sweeps.run_writer"):
+        monkeypatch.setattr(f"{module}.short_hash", lambda values: "00000000")
+    small_run()
+    assert main(["train", *small_job, "tokens=999"]) == 2
+    assert "belongs to a different configuration" in capsys.readouterr().err
+
+
 def test_a_directory_with_another_configuration_is_not_overwritten(
     small_run: Callable[..., RunDirectory],
     small_job: list[str],
@@ -223,6 +238,9 @@ def test_a_directory_with_another_configuration_is_not_overwritten(
             "population=1000000000 must be at",
         ),
         (["train", f"seed=[{'1,' * 900}1]"], "must be an integer"),
+        (["inspect", "encoding=nope", "logger=[]"], "logger is missing"),
+        (["inspect", "encoding=nope", "modules=null"], "modules=None must be a list"),
+        (["evaluate", "run=x", "modules=[[1]]"], "modules=[[1]] must be a list of strings"),
     ],
 )
 def test_a_mistake_in_any_command_gets_one_short_message(
@@ -238,6 +256,36 @@ def test_a_mistake_in_any_command_gets_one_short_message(
     assert part in error and "Traceback" not in error
     assert len(error) < 2500
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "words", "part"),
+    [
+        ("encoding/own.yaml", "- a\n- b\n", ["inspect", "encoding=own"], "must be a mapping"),
+        ("logger/own.yaml", "- a\n", ["inspect", "encoding=nope", "logger=own"], "a mapping"),
+        ("model/own.yaml", "- a\n", ["train", "encoding=nope", "model=own"], "a mapping"),
+        ("encoding/sub/own.yaml", "", ["plan", "encoding=sub/own"], "the name of an option"),
+        ("own.yaml", "", ["plan", "encoding=../own"], "the name of an option"),
+        (
+            "evaluation/swap/own.yaml",
+            "_target_: posenc.evaluation.swaps.yarn.YaRN\n1: 2\n",
+            ["train", "encoding=rope", "evaluation/swap=own"],
+            "both strings and numbers",
+        ),
+    ],
+)
+def test_a_mistake_in_a_config_folder_is_named_in_the_error(
+    file: str,
+    text: str,
+    words: list[str],
+    part: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (path := tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text or "_target_: posenc.encodings.nope.NoPE\n")
+    assert main([*words, "--config-dir", str(tmp_path)]) == 2
+    assert part in capsys.readouterr().err
 
 
 def test_a_current_folder_that_was_deleted_is_an_error(

@@ -25,6 +25,8 @@ def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     ("words", "stream", "code"),
     [
         (["list"], "stdout", 141),
+        (["help"], "stdout", 141),
+        (["--version"], "stdout", 141),
         (["train", "name=one"], "stderr", 141),
         (["train", "encoding=rpoe"], "stderr", 2),
     ],

@@ -195,7 +195,7 @@ def test_names_that_a_shell_would_run_are_not_completed(
     assert completions("posenc train --config-dir my") == []
     folder = tmp_path / "conf" / "encoding"
     folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text("$(touch b): 1\nwidth: 2\n")
+    (folder / "mine.yaml").write_text("$(touch b): 1\nwidth: 2\n3: 4\n")
     completed = completions("posenc train --config-dir conf encoding=mine encoding.")
     assert "encoding.width=" in completed and not any("$" in word for word in completed)
 

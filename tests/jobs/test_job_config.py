@@ -39,14 +39,19 @@ def test_parameters_are_counted_without_building_the_model(small_job: list[str])
 def test_jobs_that_differ_in_their_seed_equal_separately_composed_ones(
     small_job: list[str], tmp_path: Path
 ) -> None:
-    """In the schedule `seeded`, a setting interpolates the seed."""
+    """In the schedules `seeded` and `listed`, the seed determines another setting."""
     (tmp_path / "schedule").mkdir()
     (tmp_path / "schedule" / "seeded.yaml").write_text(
         "_target_: posenc.training.schedule.cosine\nwarmup_fraction: 0.${seed}\nmin_lr_ratio: 0.1\n"
     )
+    (tmp_path / "schedule" / "listed.yaml").write_text(
+        "_target_: posenc.training.schedule.cosine\nwarmup_fraction: 0.1\n"
+        "min_lr_ratio: ${oc.select:evaluation.factors.${seed}}\n"
+    )
     seeded_composer = Composer("train", [tmp_path])
-    for schedule in ("cosine", "seeded"):
+    for schedule in ("cosine", "seeded", "listed"):
         job = [*small_job, "encoding=rope", f"schedule={schedule}"]
+        job.append("evaluation.factors=[1,0.5,0.5,0.2,0.3,1,1,1,1,1,1]")
         jobs = [["seed=1", *job], ["seed=2", *job], ["seed=3", *job, "tokens=999"]]
         jobs += [["seed=3", *job], [*job, "seed=4"], [*job, "seed=1e1"]]
         expected = [compose_job(overrides, seeded_composer) for overrides in jobs]

@@ -109,3 +109,9 @@ def test_end_labels_never_overlap(heights: list[float]) -> None:
     placed = spread_labels(sorted(heights), 15, 300)
     assert all(b - a >= 15 - 1e-9 for a, b in pairwise(placed))
     assert max(placed) <= 300 + 1e-9
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a\\", "a\nb", "a\u2028b", 'a"b', "a${b}"])
+def test_axis_titles_may_contain_any_characters(name: str) -> None:
+    figure = line_figure("s", chart(ALIBI, y_title=f"Loss minus that of {name}"))
+    assert figure.png.startswith(b"\x89PNG")

@@ -187,10 +187,10 @@ def _dotted_keys(file: Path) -> list[str]:
     return _flatten_keys("", yaml.safe_load(file.read_text()) or {})
 
 
-def _flatten_keys(prefix: str, node: dict[str, Any]) -> list[str]:
+def _flatten_keys(prefix: str, node: dict[Any, Any]) -> list[str]:
     keys = []
     for name, child in node.items():
-        if name != "defaults" and not name.endswith("_"):  # such as _target_
+        if name != "defaults" and not str(name).endswith("_"):  # such as _target_
             nested = _flatten_keys(f"{prefix}{name}.", child) if isinstance(child, dict) else []
             keys += nested or [f"{prefix}{name}"]
     return keys

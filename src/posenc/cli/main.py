@@ -34,31 +34,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     _open_closed_descriptors()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("--help", "-h", "help"):
-        print(overview())
-        return 0
-    if arguments[0] == "--version":
-        print(f"posenc {__version__}")
-        return 0
+    command = arguments[0] if arguments else "help"
     try:
-        return _run(arguments[0], arguments[1:])
+        exit_code = _run(command, arguments[1:])
+        sys.stdout.flush()
+        return exit_code
     except PosencError as error:
-        return _print_error(arguments[0], str(error), error.exit_code)
+        return _print_error(command, str(error), error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         return BROKEN_PIPE
     except OSError as error:
         if is_disk_full(error):
-            return _print_error(arguments[0], DISK_FULL_MESSAGE, PosencError.exit_code)
+            return _print_error(command, DISK_FULL_MESSAGE, PosencError.exit_code)
         if not is_path_error(error):
             raise
-        return _print_error(arguments[0], describe_path_error(error), ConfigError.exit_code)
+        return _print_error(command, describe_path_error(error), ConfigError.exit_code)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # rich exits if its output is closed
             return BROKEN_PIPE
         # If this were not caught, posenc would exit with that code, which may be 0.
         message = f"code outside posenc called sys.exit({error.code!r})"
-        return _print_error(arguments[0], message, ConfigError.exit_code)
+        return _print_error(command, message, ConfigError.exit_code)
     except KeyboardInterrupt:
         return KEYBOARD_INTERRUPT
 
@@ -82,6 +79,12 @@ def _print_error(command: str, message: str, exit_code: int) -> int:
 
 
 def _run(command: str, arguments: list[str]) -> int:
+    if command in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    if command == "--version":
+        print(f"posenc {__version__}")
+        return 0
     if command not in COMMANDS:
         hint = did_you_mean(command, COMMANDS)
         raise ConfigError(f"unknown command{hint}; available: {', '.join(COMMANDS)}")

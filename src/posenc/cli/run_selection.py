@@ -43,7 +43,7 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     """Return the run of an experiment whose path, name or unique name prefix is `path`."""
     if not isinstance(path, str):
         return open_run(path)  # raises ConfigError
-    resolved = Path(os.path.expanduser(path)).resolve()
+    resolved = Path(os.path.realpath(os.path.expanduser(path)))
     at_path = [run for run in runs if run.path.resolve() == resolved]
     matches = at_path or [run for run in runs if run.name.startswith(path)]
     exact = [run for run in matches if run.name == path]

@@ -10,7 +10,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.compose import Composer, compose
 from posenc.config.console import Console
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, one_line
 from posenc.config.grids import SWEEP_KEYS, sweep_jobs, sweep_overrides
 from posenc.config.overrides import (
     command_line_axes,
@@ -69,7 +69,7 @@ def run(arguments: Arguments) -> int:
     console = Console(highlight=False, soft_wrap=True)
     for i, definition in enumerate(definitions, 1):
         file = Path(config.outputs_dir) / config.name / f"wandb-sweep-{i}.yaml"
-        header = HEADER.format(command=arguments.command_line())
+        header = HEADER.format(command=one_line(arguments.command_line()))
         write_atomic(file, header + yaml.safe_dump(definition, sort_keys=False))
         console.print(f"wandb sweep {file}")
     return 0

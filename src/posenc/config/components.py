@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.component_types import (
     GROUP_TYPES,
@@ -22,7 +23,7 @@ from posenc.config.component_types import (
     is_user_code,
     type_hints,
 )
-from posenc.config.errors import ConfigError, did_you_mean
+from posenc.config.errors import ConfigError, did_you_mean, first_line
 from posenc.config.user_code import definition_location
 from posenc.config.values import matches_type, walk
 
@@ -114,7 +115,10 @@ def check(
         raise ConfigError(f"{name}={node!r} has no _target_; choose one of the group's options")
     if "_target_" not in node:
         raise ConfigError(f"{name} has no _target_")
-    plain = OmegaConf.to_container(node, resolve=True)
+    try:
+        plain = OmegaConf.to_container(node, resolve=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
     if "'_args_'" in repr(plain):
         raise ConfigError(f"{name}: _args_ is not supported; pass arguments by name")
     group = _group(name)

@@ -1,5 +1,6 @@
 """Composition of overrides into plain values: resolved, canonical and without unknown keys."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,10 +9,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posenc.config.compose import Composer, dotted_keys
 from posenc.config.errors import ConfigError, did_you_mean, first_line
-from posenc.config.paths import groups
-from posenc.config.settings import check_values
+from posenc.config.paths import groups, options
+from posenc.config.settings import COMPONENTS, TYPES, check_settings, check_values
 from posenc.config.swaps import SWAP_GROUP, custom_swaps, normalize_swaps
 from posenc.config.values import canonical
+
+OPTION_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 def compose_resolved(
@@ -24,6 +27,7 @@ def compose_resolved(
     everything that `compose` and `resolve` reject.
     """
     config, choices = composer.compose(overrides)
+    _check_names(choices)
     if "evaluation" in composer.defaults:
         try:
             if not OmegaConf.is_dict(config.evaluation):
@@ -34,6 +38,7 @@ def compose_resolved(
     if drop_unknown:
         config = OmegaConf.masked_copy(config, [key for key in config if key in composer.defaults])
     values = canonical(resolve(config))
+    _check_components(values, composer)
     for key in _unknown_keys(values, composer.default_values):
         if key not in groups():
             hint = did_you_mean(key, dotted_keys(composer.defaults))
@@ -61,6 +66,26 @@ def resolve(config: DictConfig) -> Any:
         raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
     check_values(plain)
     return plain
+
+
+def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
+    """Raise ConfigError if the logger is missing, or if components or modules have other types."""
+    if "logger" in composer.defaults and not values.get("logger"):
+        available = ", ".join(options("logger", composer.config_dirs))
+        raise ConfigError(f"logger is missing; set logger= to one of: {available}")
+    present = [key for key in (*COMPONENTS, "logger") if values.get(key) is not None]
+    present += ["modules"] if "modules" in values else []
+    check_settings(values, {key: TYPES[key] for key in present})
+
+
+def _check_names(choices: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an option whose name cannot be part of a file name or a label."""
+    for group, option in choices.items():
+        if isinstance(option, str) and not OPTION_NAME.fullmatch(option):
+            raise ConfigError(
+                f"{group}={option}: the name of an option may contain only ASCII letters, digits,"
+                f" '_', '-' and '.', and must not begin with '.'; rename or move the file"
+            )
 
 
 def _unknown_keys(

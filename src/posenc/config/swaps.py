@@ -13,6 +13,7 @@ from posenc.config.compose import compose
 from posenc.config.errors import ConfigError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import NO_SWAP, SWAP_GROUP, allowed_options, option_files
+from posenc.config.settings import check_values
 from posenc.config.values import canonical
 
 SWAP_PREFIX = "evaluation.swap."
@@ -76,6 +77,8 @@ def normalize_swaps(config: DictConfig, choice: str | None, config_dirs: Sequenc
         if evaluation.swaps is not None:
             raise ConfigError(MUTUALLY_EXCLUSIVE)
         nodes = {_swap_name(choice, evaluation.swap, config_dirs): evaluation.swap}
+    elif OmegaConf.is_list(evaluation.swaps) and not evaluation.swaps:
+        raise ConfigError(f"evaluation.swaps=[] evaluates nothing; use null or [{NO_SWAP}]")
     elif OmegaConf.is_list(evaluation.swaps):
         nodes = dict(_parse_swap(str(entry), config_dirs) for entry in evaluation.swaps)
     elif evaluation.swaps is not None:
@@ -132,6 +135,7 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
     """
     defaults: Any = canonical(OmegaConf.to_container(_swap_node(option, [], config_dirs)))
     values: Any = canonical(OmegaConf.to_container(node, resolve=True))
+    check_values({"evaluation": {"swap": values}})
     if deleted := sorted(defaults.keys() - values.keys()):
         raise ConfigError(
             f"~{SWAP_PREFIX}{deleted[0]}: the parameters of a swap cannot be deleted; set"
@@ -139,7 +143,7 @@ def _swap_name(option: str, node: DictConfig, config_dirs: Sequence[Path]) -> st
         )
     named = {key for key, value in values.items() if value != defaults.get(key)}
     if _is_custom(option):
-        named |= {key for key in values if not key.startswith("_")}
+        named |= {key for key in values if not str(key).startswith("_")}
         values = {key: _short_value(value) for key, value in values.items()}
     words = [f"{key}={values[key]}".replace(" ", "") for key in named]
     return " ".join([option, *sorted(words)])

@@ -15,6 +15,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.paths import options
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import COMPONENTS, check_settings
+from posenc.config.values import walk
 from posenc.report.claim_parser import check_claims
 from posenc.report.published_curves import parse_published
 
@@ -30,7 +31,7 @@ def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> lis
     """Return the configurations of the jobs of a sweep as plain values; see `compose_job`.
 
     Of each group of jobs that differ only in their seed, the first two are composed. If their
-    configurations are the same except for the seed, no other setting depends on it, and the
+    configurations are the same except for the seed, and no interpolation may refer to it, the
     remaining jobs share all other values with the first; otherwise, all of them are composed.
     """
     first_jobs: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -45,9 +46,18 @@ def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> lis
         values = _compose_values(overrides, composer)
         first = first_jobs.setdefault(others, values)
         if first is not values and others not in seed_independent:
-            seed_independent[others] = {**first, "seed": None} == {**values, "seed": None}
+            is_equal = {**first, "seed": None} == {**values, "seed": None}
+            seed_independent[others] = is_equal and not _interpolates_seed(overrides, composer)
         configs.append(values)
     return configs
+
+
+def _interpolates_seed(overrides: Sequence[str], composer: Composer) -> bool:
+    """Whether an interpolation, such as `${rates[${seed}]}`, may refer to the seed."""
+    config, _ = composer.compose(overrides)
+    leaves = walk(OmegaConf.to_container(config, resolve=False))
+    texts = [text for _, text in leaves if isinstance(text, str) and "${" in text]
+    return any("seed" in text or text.count("${") > 1 for text in texts)
 
 
 def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
@@ -62,11 +72,8 @@ def compose_job(overrides: Sequence[str], composer: Composer) -> DictConfig:
 def _compose_values(overrides: Sequence[str], composer: Composer) -> dict[str, Any]:
     """Return the configuration of `compose_job` as plain values."""
     values = compose_resolved(composer, overrides)
-    chosen = set(values["choices"])
-    if values.get("logger"):  # a list of loggers is not among the choices
-        chosen.add("logger")
-    for group in (*COMPONENTS, "logger"):
-        if group not in chosen:
+    for group in COMPONENTS:
+        if group not in values["choices"]:
             available = ", ".join(options(group, composer.config_dirs))
             raise ConfigError(f"{group} is missing; set {group}= to one of: {available}")
     check_settings(values)

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from posenc.config.errors import one_line
 from posenc.config.identity import identity_settings, key_without_seed
 from posenc.config.paths import groups, options
 
@@ -136,7 +137,7 @@ def format_setting(value: Any) -> str:
         return str(int(value)) if value.is_integer() else f"{value:g}"
     if isinstance(value, list):
         return f"[{','.join(format_setting(item) for item in value)}]"
-    return str(value)
+    return one_line(value)
 
 
 def _all_settings(configs: Sequence[dict[str, Any]]) -> list[tuple[Setting, ...]]:

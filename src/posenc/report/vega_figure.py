@@ -19,6 +19,7 @@ from urllib.parse import quote
 import altair as alt
 import vl_convert
 
+from posenc.config.errors import one_line
 from posenc.report.chart import Line
 from posenc.report.encoding_styles import Style
 
@@ -92,7 +93,8 @@ class Panel:
     @cached_property
     def chart_specs(self) -> dict[str, dict[str, Any]]:
         """The charts as Vega-Lite specifications without data, schema and theme."""
-        specs = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
+        charts = {name: chart.to_dict(validate=False) for name, chart in self.charts.items()}
+        specs = {name: _with_plain_titles(chart) for name, chart in charts.items()}
         for spec in specs.values():
             del spec["$schema"], spec["config"]
         return specs
@@ -204,6 +206,24 @@ def style_channel(channel: Any, field: str, styles: Mapping[str, Style], attribu
     values: list[Any] = [getattr(style, attribute) for style in styles.values()]
     values = [list(value) if isinstance(value, tuple) else value for value in values]
     return channel(f"{field}:N", scale=alt.Scale(domain=list(styles), range=values), legend=None)
+
+
+def _with_plain_titles(spec: Any) -> Any:
+    """Return a specification without backslashes and line breaks in titles of axes.
+
+    Vega-Lite puts these titles, which may contain values of a run's settings, into the code of
+    tooltips and descriptions without escaping them.
+    """
+    if isinstance(spec, list):
+        return [_with_plain_titles(item) for item in spec]
+    if not isinstance(spec, dict):
+        return spec
+    return {
+        key: one_line(value).replace("\\", "/")
+        if key == "title" and isinstance(value, str)
+        else _with_plain_titles(value)
+        for key, value in spec.items()
+    }
 
 
 def _wrap_title(title: str) -> list[str]:

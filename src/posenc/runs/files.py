@@ -16,6 +16,7 @@ from posenc.config.errors import RunError, abbreviate
 from posenc.config.values import wrong_types
 
 DISK_FULL_MESSAGE = "the disk is full; free some space and rerun the same command"
+FILE_SIZE_MESSAGE = "a file has reached the size limit; raise it (ulimit -f) and rerun the command"
 MAX_TEXT_BYTES = 500_000_000
 """The largest text file that is read: the metrics of about three million steps."""
 MAX_DIGITS = 300
@@ -33,9 +34,11 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_message(error: BaseException) -> str | None:
-    """Return a message if the disk is full or read-only, which interrupts a run, else None."""
+    """Return a message if a run is interrupted because it cannot write to the disk, else None."""
     if is_disk_full(error):
         return DISK_FULL_MESSAGE
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return FILE_SIZE_MESSAGE
     read_only = isinstance(error, OSError) and error.errno == errno.EROFS
     return READ_ONLY_MESSAGE if read_only else None
 

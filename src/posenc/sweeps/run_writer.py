@@ -100,15 +100,15 @@ def _check_directory(job: Job) -> None:
         existing = job.run.config()
         existing.modules = job.config.modules
         check(existing.encoding, name="encoding", modules=list(existing.modules))
-        digest = short_hash(identity(existing, existing.planned.fingerprint))
+        found = identity(existing, existing.planned.fingerprint)
     except Exception as error:
         raise ConfigError(
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
     planned = job.values["planned"]
-    if digest != planned["hash"]:
+    if found != identity(job.values, planned["fingerprint"]):  # the hashes may still be equal
         raise ConfigError(
-            f"{path} belongs to a different configuration (hash {digest}, not"
+            f"{path} belongs to a different configuration (hash {short_hash(found)}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
 
