@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from hashlib import sha1, sha256
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,22 @@ def test_a_cache_without_some_of_its_files_is_an_error(tmp_path: Path) -> None:
         "wikitext-103-v1/train-00001-of-00002.parquet" in error
         and "is missing from the local cache" in error
     )
+
+
+@pytest.mark.parametrize("is_large", [True, False])
+def test_a_cached_file_that_was_changed_is_an_error(tmp_path: Path, is_large: bool) -> None:
+    _cache(tmp_path, train=["a\n"], validation=["a\n"])
+    (link,) = tmp_path.rglob("snapshots/*/wikitext-103-v1/train-*")
+    content = link.read_bytes()
+    git_object = f"blob {len(content)}\0".encode() + content
+    name = (sha256(content) if is_large else sha1(git_object)).hexdigest()
+    blob = link.resolve().rename(link.resolve().with_name(name))
+    link.unlink()
+    link.symlink_to(blob)
+    assert "counts" in _prepare(tmp_path)
+    shutil.rmtree(tmp_path / "prepared")
+    pq.write_table(pa.table({"text": ["b\n"]}), blob)
+    assert "is not the file that the Hub has for this commit" in _prepare(tmp_path)["error"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """A corpus from the Hugging Face Hub at a pinned revision."""
 
+import hashlib
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from posenc.data.corpus import SplitFractions, SplittableCorpus, json_digest
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
 _COMMIT = re.compile("[0-9a-f]{40}")
+_SHA256 = re.compile("[0-9a-f]{64}")
+_CHUNK_BYTES = 2**20
 _SHARD = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5})(.*)")
 
 
@@ -61,6 +65,7 @@ class HubCorpus(SplittableCorpus):
         self.folder = folder or name
         self._custom_folder = folder
         self._fractions = None
+        self._files: dict[str, list[Path]] = {}
         if validation_fraction is not None or test_fraction is not None:
             self._fractions = SplitFractions(validation_fraction or 0.0, test_fraction or 0.0)
         try:
@@ -92,8 +97,15 @@ class HubCorpus(SplittableCorpus):
         return rows if self._start_pattern is None else _join_lines(rows, self._start_pattern)
 
     def _rows(self, split: str) -> Iterator[str]:
+        dataset = self._dataset[split]
+        for file in self._files.get(split, []):
+            if not _matches_digest(file):
+                raise ConfigError(
+                    f"data: {file} is not the file that the Hub has for this commit; delete"
+                    f" {file.resolve()} to download it again"
+                )
         try:
-            for batch in self._dataset[split].iter(batch_size=_BATCH_ROWS):
+            for batch in dataset.iter(batch_size=_BATCH_ROWS):
                 if self.column not in batch:
                     raise ConfigError(
                         f"data.column: {self.path} has no column '{self.column}' (available:"
@@ -121,25 +133,28 @@ class HubCorpus(SplittableCorpus):
         folder = self._download()
         try:
             builder = load_dataset_builder(folder, self.config_name)
-            self._check_files(builder.config.data_files, Path(folder))
+            self._files = self._data_files(builder.config.data_files, Path(folder))
             return builder.as_streaming_dataset()
         except (ValueError, OSError) as error:
             raise ConfigError(
                 f"data.name={self.config_name or 'null'}: {self.path} cannot be loaded: {error}"
             ) from None
 
-    def _check_files(self, data_files: Any, folder: Path) -> None:
-        """Raise ConfigError if README.md names files that are not part of the commit.
+    def _data_files(self, data_files: Any, folder: Path) -> dict[str, list[Path]]:
+        """Return the files of each split.
 
-        They would not be covered by the digest, and could be any file on this machine.
+        Raises ConfigError if README.md names files that are not part of the commit. They would not
+        be covered by the digest, and could be any file on this machine.
         """
+        files = {str(split): list(map(Path, paths)) for split, paths in (data_files or {}).items()}
         repository = folder.resolve().parents[1]  # the files of a commit are links to ../../blobs
-        for path in [Path(path) for paths in (data_files or {}).values() for path in paths]:
+        for path in chain(*files.values()):
             is_in_folder = path.is_relative_to(folder) and ".." not in path.parts
             if not is_in_folder or not path.resolve().is_relative_to(repository):
                 raise ConfigError(
                     f"data: README.md of {self.path} names {path}, which is not part of this commit"
                 )
+        return files
 
     def _download(self) -> str:
         """Return the folder of the commit in the cache, downloading it if the Hub is reachable.
@@ -176,6 +191,23 @@ class HubCorpus(SplittableCorpus):
                 f" connect to the network to download it, or delete {folder}"
             )
         return folder
+
+
+def _matches_digest(file: Path) -> bool:
+    """Whether a cached file has the digest that is its name in the `huggingface_hub` cache.
+
+    The name is the SHA-256 of a large file, and the object ID that git gives any other file.
+    """
+    blob = file.resolve()
+    if not (is_git := _COMMIT.fullmatch(blob.name)) and not _SHA256.fullmatch(blob.name):
+        return True
+    digest = hashlib.sha1(usedforsecurity=False) if is_git else hashlib.sha256()
+    if is_git:
+        digest.update(f"blob {blob.stat().st_size}\0".encode())
+    with blob.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest() == blob.name
 
 
 def _missing_shards(folder: Path) -> list[str]:
