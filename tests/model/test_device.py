@@ -8,17 +8,17 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from posenc.model.device import fixed_numerics
+from posenc.model.device import deterministic_numerics
 
 PROGRAM = """
 import torch
-from posenc.model.device import fixed_numerics
+from posenc.model.device import deterministic_numerics
 
 subnormal = torch.tensor(2.0**-127)
 assert subnormal * 1.0 > 0
 torch.set_num_threads(2)
-with fixed_numerics():
-    with fixed_numerics():
+with deterministic_numerics():
+    with deterministic_numerics():
         pass
     products = subnormal.expand(2**20).contiguous() * 1.0
     print((products == 0).all().item(), (torch.tensor(2.0**-126) * 1.0).item() == 2.0**-126)
@@ -35,10 +35,10 @@ def test_subnormal_numbers_are_rounded_to_zero_in_all_threads() -> None:
 
 PRODUCT = """
 import torch
-from posenc.model.device import fixed_numerics
+from posenc.model.device import deterministic_numerics
 
 a = torch.full((256, 256), 1.001)
-with fixed_numerics():
+with deterministic_numerics():
     print(abs((a @ a)[0, 0].item() - 256 * 1.001**2) < 0.01)
 """
 
@@ -53,10 +53,10 @@ def test_an_environment_variable_does_not_lower_the_precision_of_products() -> N
 
 BACKEND = """
 import torch
-from posenc.model.device import fixed_numerics
+from posenc.model.device import deterministic_numerics
 
 torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-with fixed_numerics():
+with deterministic_numerics():
     print(torch.backends.mkldnn.matmul.fp32_precision)
 print(torch.backends.mkldnn.matmul.fp32_precision)
 """
@@ -82,7 +82,7 @@ def own_settings() -> Iterator[None]:
 
 @pytest.mark.usefixtures("own_settings")
 def test_settings_of_the_process_are_replaced_and_restored() -> None:
-    with fixed_numerics():
+    with deterministic_numerics():
         tensor = torch.ones(1)
         assert (tensor.dtype, tensor.device.type) == (torch.float32, "cpu")
         assert torch.get_float32_matmul_precision() == "highest"

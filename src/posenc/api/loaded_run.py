@@ -23,7 +23,7 @@ from posenc.config.overrides import override_key
 from posenc.config.resolve import compose_resolved
 from posenc.data.tokenizers import Tokenizer
 from posenc.evaluation.evaluate import load_model
-from posenc.model.device import autocast, fixed_numerics, select_device
+from posenc.model.device import autocast, deterministic_numerics, select_device
 from posenc.model.generation import generate
 from posenc.model.transformer import Decoder
 from posenc.runs.row_types import Row
@@ -81,7 +81,11 @@ class LoadedRun:
         encoding supports.
         """
         tokens = self._encode(text, 0)
-        with fixed_numerics(), torch.no_grad(), autocast(self.config.precision, tokens.device):
+        with (
+            deterministic_numerics(),
+            torch.no_grad(),
+            autocast(self.config.precision, tokens.device),
+        ):
             return -self.model.losses(tokens[None, :-1], tokens[None, 1:])[0].float().cpu()
 
     def generate(
@@ -101,7 +105,7 @@ class LoadedRun:
         """
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
-        with fixed_numerics(), autocast(self.config.precision, ids.device):
+        with deterministic_numerics(), autocast(self.config.precision, ids.device):
             new = list(generate(self.model, ids, int(tokens), float(temperature), int(seed)))
         return self.tokenizer.decode([*ids[1:].tolist(), *new])
 

@@ -20,7 +20,7 @@ from posenc.evaluation.evaluate import evaluate, supported_kernel
 from posenc.evaluation.requests import requested_row_keys
 from posenc.jobs.validate import validate_evaluation, validate_evaluation_data
 from posenc.model.build import build_encoding
-from posenc.model.device import fixed_numerics, select_device
+from posenc.model.device import deterministic_numerics, select_device
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import is_trusted_target
@@ -95,7 +95,7 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     RunError if weights are missing or a loss is not finite.
     """
     run = evaluation.run
-    with locked_run(run), _training_threads(run), fixed_numerics():
+    with locked_run(run), _training_threads(run), deterministic_numerics():
         return _evaluate(evaluation, console)
 
 

@@ -60,7 +60,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if the choice required it."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if this was computed for it."""
 
     name: str
     reason: str

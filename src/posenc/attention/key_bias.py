@@ -28,9 +28,7 @@ def unsupported_reason(
     if not fused_sdpa.supports_is_causal(device):
         return f"PyTorch's fused CPU attention is not available (device: {device.type})"
     if dtype != torch.bfloat16:
-        return (
-            "the kernel adds large biases, whose rounding errors are small enough only for bfloat16"
-        )
+        return "the kernel adds large biases, whose rounding errors are negligible only in bfloat16"
     if encoding.window() is not None or encoding.overrides("sink"):
         return "it has a window or a sink"
     return not_toeplitz_reason(encoding, pos)

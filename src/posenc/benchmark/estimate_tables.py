@@ -62,7 +62,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> Table:
     return Table("", columns, rows, key_columns=3)
 
 
-def as_json(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
+def to_dict(estimates: Sequence[Estimate], machine: Machine) -> dict[str, Any]:
     """Return the estimate of every run and the totals."""
     computed = "flops", "training_seconds", "evaluation_seconds", "seconds"
     runs = [

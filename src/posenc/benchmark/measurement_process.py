@@ -25,7 +25,7 @@ from posenc.benchmark.bench_settings import ATTENTION_PASSES
 from posenc.benchmark.subprocess_calls import handle_request
 from posenc.config.steps import sequences_per_step
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import attention_dtype, autocast, fixed_numerics, select_device
+from posenc.model.device import attention_dtype, autocast, deterministic_numerics, select_device
 from posenc.runs.environment import peak_megabytes
 from posenc.training.compilation import should_compile
 from posenc.training.optimizer import optimizer_factory
@@ -131,7 +131,7 @@ def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:
 
 
 def measure(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    with fixed_numerics():
+    with deterministic_numerics():
         yield from time_rounds(request) if "rounds" in request else measure_peak(request)
 
 

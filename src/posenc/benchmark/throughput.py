@@ -13,7 +13,7 @@ from torch.utils.benchmark import Timer
 
 from posenc.encodings.base import layer_encodings
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_memory
-from posenc.model.device import autocast, fixed_numerics
+from posenc.model.device import autocast, deterministic_numerics
 from posenc.model.flops import BACKWARD_FACTOR, model_flops
 from posenc.runs.hardware import cores, gpus
 
@@ -134,7 +134,7 @@ class ThisMachine(Machine):
 def _seconds_per_call(call: Callable[[], object], min_seconds: float) -> float:
     """Return the mean time of a call, measured over at least `min_seconds`."""
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    with fixed_numerics():
+    with deterministic_numerics():
         return timer.blocked_autorange(min_run_time=min_seconds).mean
 
 

@@ -109,7 +109,7 @@ def check_property(
 
 
 def _location(error: BaseException, under_test: EncodingUnderTest) -> str | None:
-    """Return `raising_line`, or None if the encoding cannot be built."""
+    """Return the line of user code that raised the error; None if the encoding cannot be built."""
     try:
         return raising_line(error, under_test.configured_model.encoding)
     except ConfigError:

@@ -31,7 +31,7 @@ from posenc.check.hook_definitions import (
 )
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
-from posenc.encodings.wrapper import EFFECTIVE_HOOKS
+from posenc.encodings.wrapper import OUTPUT_HOOKS
 from posenc.model.transformer import seed_cpu
 
 BATCH = 2
@@ -93,7 +93,7 @@ def verify_values_on_longer_input(encoding: Encoding, dtypes: Dtypes) -> None:
 def _verify_effect(encoding: Encoding) -> None:
     """Raise ConfigError if every hook that a user's encoding overrides returns None."""
     layers = layer_encodings(encoding)
-    overridden = [hook for hook in EFFECTIVE_HOOKS if any(e.overrides(hook) for e in layers)]
+    overridden = [hook for hook in OUTPUT_HOOKS if any(e.overrides(hook) for e in layers)]
     may_have_no_effect = overridden and {*overridden} <= {*MAY_RETURN_NONE}
     if is_builtin(type(encoding)) or not may_have_no_effect:
         return

@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> int:
     import torch  # a slow import, deferred until the configurations have been checked
 
     from posenc.benchmark.estimate import estimate_runs
-    from posenc.benchmark.estimate_tables import as_json, print_estimates
+    from posenc.benchmark.estimate_tables import print_estimates, to_dict
     from posenc.benchmark.throughput import DataSheetGpu, Machine, ThisMachine
     from posenc.runs.hardware import gpu_groups, gpus
     from posenc.sweeps.pool import PoolLauncher, concurrent_runs
@@ -44,7 +44,7 @@ def run(arguments: Arguments) -> int:
     with console.status("estimating"):
         estimates = estimate_runs(configs, machine)
     if "--json" in arguments.flags:
-        print(json.dumps(as_json(estimates, machine), indent=2))
+        print(json.dumps(to_dict(estimates, machine), indent=2))
     else:
         print_estimates(estimates, machine, Console())
     return 0

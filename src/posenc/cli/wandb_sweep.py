@@ -42,8 +42,8 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(compose_job(job, composer) for job in jobs)
     verified: set[str] = set()
-    samples = zip(*(i.samples for i in intervals), strict=True) if intervals else [()]
-    configs = [compose_job([*job, *sample], composer) for sample in samples for job in jobs]
+    probes = zip(*(i.probe_overrides for i in intervals), strict=True) if intervals else [()]
+    configs = [compose_job([*job, *probe], composer) for probe in probes for job in jobs]
     from posenc.jobs.validate import validate  # a slow import, after the jobs have been composed
     from posenc.tracking.build_tracker import wandb_tracker
     from posenc.tracking.wandb_sweeps import search_definitions, sweep_definitions

@@ -29,9 +29,9 @@ class Interval(NamedTuple):
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
-    def samples(self) -> list[str]:
+    def probe_overrides(self) -> list[str]:
         """Overrides that set the key to its lowest value, its highest and one in between."""
-        # Not integral, even if both bounds are.
+        # Not a whole number, even if both bounds are.
         middle = self.low + (self.high - self.low) / math.pi
         values = self.low, self.high, round(middle) if self.is_integer else middle
         return [f"{self.key}={value}" for value in values]

@@ -44,7 +44,7 @@ def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
         for file in _files(folder):
             first = files.setdefault(file.relative_to(folder), file)
             if first.read_bytes() != file.read_bytes():
-                raise ConfigError(f"--config-dir: {first} hides {file}; rename one of them")
+                raise ConfigError(f"--config-dir: {first} shadows {file}; rename one of them")
     return list(folders)
 
 

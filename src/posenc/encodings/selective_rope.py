@@ -45,7 +45,7 @@ class SelectiveRope(PerLayer):
         return rotate_by_angles(q, k, angles, "half")
 
     def phases(self, x: Tensor) -> Tensor:
-        """Return the sums [B, H, T, d/2] in float64, which autocast does not downcast."""
+        """Return the phases [B, H, T, d/2] in float64, which autocast does not downcast."""
         parts = x.double().unflatten(-1, (self.geometry.heads, -1))
         normed = (parts * (parts.square().sum(-1, keepdim=True) + EPSILON).rsqrt()).flatten(-2)
         down, up, kernel = (p[self.layer].double() for p in (self.down, self.up, self.kernel))

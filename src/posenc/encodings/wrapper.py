@@ -8,7 +8,7 @@ from torch import Tensor
 from posenc.encodings.base import Encoding, Factors, Geometry, PerLayer, layer_encodings
 
 EncodingFactory = Callable[[Geometry], Encoding]
-EFFECTIVE_HOOKS = (
+OUTPUT_HOOKS = (
     "embed",
     "rotate",
     "rotation_index",
@@ -96,9 +96,9 @@ def innermost_encoding(encoding: Encoding) -> Encoding:
 
 
 def equals_nope(encoding: Encoding) -> bool:
-    """Return whether the encoding equals NoPE: no layer overrides any of EFFECTIVE_HOOKS."""
+    """Return whether the encoding equals NoPE: no layer overrides any of OUTPUT_HOOKS."""
     layers = layer_encodings(encoding)
-    return not any(layer.overrides(hook) for layer in layers for hook in EFFECTIVE_HOOKS)
+    return not any(layer.overrides(hook) for layer in layers for hook in OUTPUT_HOOKS)
 
 
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:

@@ -21,7 +21,7 @@ from posenc.evaluation.scoring import measure, save_rows
 from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
-from posenc.model.device import fixed_numerics
+from posenc.model.device import deterministic_numerics
 from posenc.model.transformer import Decoder
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
@@ -93,7 +93,7 @@ def _requested_encoding(
     return swap_encoding(trained, config, request.swap, swap, request.length, progress)
 
 
-@fixed_numerics()
+@deterministic_numerics()
 def load_model(
     run: RunDirectory, config: DictConfig, vocab_size: int, device: torch.device
 ) -> Decoder:

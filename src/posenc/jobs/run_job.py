@@ -39,7 +39,12 @@ from posenc.evaluation.requests import (
 from posenc.jobs.exit_codes import DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
 from posenc.jobs.validate import validate_device_count
 from posenc.model.build import build_encoding, build_meta_model
-from posenc.model.device import attention_dtype, fixed_numerics, processor_name, select_device
+from posenc.model.device import (
+    attention_dtype,
+    deterministic_numerics,
+    processor_name,
+    select_device,
+)
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.frozen_code import code_digest
@@ -65,7 +70,7 @@ def run_job(run: RunDirectory, threads: int, modules: list[str], stop: StopReque
     try:
         started = progress.status.started or time.time()
         progress.write(state="running", error=None, started=started)
-        with stop.handling_signals(), fixed_numerics():
+        with stop.handling_signals(), deterministic_numerics():
             finished = _run(run, modules, threads, progress, stop)
         digests = _log_digests(run) if finished else {}
     except ProcessGroupLostError as error:
@@ -124,7 +129,9 @@ def _run(
     check_settings(config)
     check(config.encoding, name="encoding", modules=modules)
     check_identity(config)
-    with fixed_numerics():  # modules that have just been imported may have changed the settings
+    with (
+        deterministic_numerics()
+    ):  # modules that have just been imported may have changed the settings
         return _run_checked(run, config, threads, progress, stop)
 
 

@@ -21,7 +21,12 @@ from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
-from posenc.model.device import attention_dtype, check_accelerator, fixed_numerics, select_device
+from posenc.model.device import (
+    attention_dtype,
+    check_accelerator,
+    deterministic_numerics,
+    select_device,
+)
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
@@ -83,12 +88,12 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     meta_model = build_meta_model(config, vocab_size)
     if meta_model.parameter_count() > MAX_VERIFIED_PARAMETERS:
         return
-    definition = type(meta_model)
+    model_class = type(meta_model)
     tokens = torch.zeros(2, min(4, config.train_length), dtype=torch.long)
     scored = tokens.bool()
     scored[:, -1] = True
     try:
-        with torch.random.fork_rng(devices=[]), fixed_numerics(), torch.no_grad():
+        with torch.random.fork_rng(devices=[]), deterministic_numerics(), torch.no_grad():
             model = build_model(config, vocab_size, kernel="auto").eval()
             shapes = {
                 "losses(tokens, targets)": (model.losses(tokens, tokens), tokens.shape),
@@ -100,13 +105,13 @@ def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> N
     except ConfigError:
         raise
     except Exception as error:  # a user-defined model may raise anything
-        raise user_code_error(error, definition) from error
+        raise user_code_error(error, model_class) from error
     for call, (output, shape) in shapes.items():
         is_tensor = isinstance(output, torch.Tensor)
         if not is_tensor or output.shape != torch.Size(shape):
             returned = f"the shape {list(output.shape)}" if is_tensor else describe_value(output)
             raise ConfigError(
-                f"{definition_location(definition)}: {definition.__name__}: {call} returned"
+                f"{definition_location(model_class)}: {model_class.__name__}: {call} returned"
                 f" {returned}, expected a tensor of shape {list(shape)} for {len(tokens)} windows"
                 f" with one scored token each"
             )

@@ -18,7 +18,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import evaluation_lengths
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
-from posenc.model.device import attention_dtype, fixed_numerics
+from posenc.model.device import attention_dtype, deterministic_numerics
 from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
 from posenc.runs.hardware import memory_bytes
 
@@ -100,7 +100,7 @@ def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kern
     return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 
-@fixed_numerics()
+@deterministic_numerics()
 def build_encoding(config: DictConfig) -> Encoding:
     """Return the encoding, with parameters initialized from the run's seed.
 

@@ -43,7 +43,7 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
 
 
 @contextmanager
-def fixed_numerics() -> Iterator[None]:
+def deterministic_numerics() -> Iterator[None]:
     """Apply the torch settings with which posenc trains and evaluates.
 
     These are its defaults for the dtype, the device and the precision of float32 matrix products,

@@ -22,7 +22,7 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the `interpretation` of the YAML file, the best encodings, and the ratios to L."""
+    """Return the `interpretation` of the YAML file, the best encodings, and the changes from L."""
     several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = paragraphs(experiment.about, keys=["interpretation"])
     ratios = [_ratio_lines(curves) for curves, _ in losses]

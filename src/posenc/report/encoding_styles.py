@@ -112,7 +112,7 @@ def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
         others = (_custom_style(crc32(encoding.encode()) + i) for i in range(1, NUM_CUSTOM))
         free = (s for s in (encoding_style(encoding), *others) if s not in by_encoding.values())
         by_encoding[encoding] = next(free, encoding_style(encoding))
-    return _sweep_groups(encodings, by_encoding)
+    return _styles_by_label(encodings, by_encoding)
 
 
 def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
@@ -124,11 +124,11 @@ def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict
     """
     options = {name: name.partition(" ")[0] for name in names}
     styles = {option: _swap_style(option, encodings) for option in options.values()}
-    return _sweep_groups(options, styles)
+    return _styles_by_label(options, styles)
 
 
-def _sweep_groups(groups: Mapping[str, str], styles: Mapping[str, Style]) -> dict[str, Style]:
-    """Return a style for each label, given its group, from the style of each group."""
+def _styles_by_label(groups: Mapping[str, str], styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Return a style for each label: a variation of the style of its group."""
     by_label = {}
     for group, style in styles.items():
         labels = [label for label in groups if groups[label] == group]

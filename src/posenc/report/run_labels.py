@@ -33,8 +33,8 @@ def run_labels(configs: Sequence[dict[str, Any]]) -> list[str]:
     A setting is part of the labels if two runs with the same training length and the same choices
     in the setting's config group differ in it, or only one of them has it. Runs that would
     otherwise have the same label and training length, although they differ in more than the seed,
-    get their hash in the label. Configurations that have not been planned, as in `posenc plan`,
-    have neither a hash nor a data fingerprint, so their labels may stay ambiguous.
+    get their hash in the label. Configurations without a run, as in `posenc plan`, have
+    neither a hash nor a data fingerprint, so their labels may stay ambiguous.
     """
     settings = _all_settings(configs)
     varying = _varying_settings(configs, settings)
@@ -212,7 +212,7 @@ def _different_settings(
 ) -> list[tuple[str, tuple[Any, ...], int]]:
     """Return the path, context and length of settings in which runs of the same length differ.
 
-    A setting that only some of the runs with its context have is also one in which they differ.
+    Runs also differ in a setting if only some of the runs with its context have it.
     """
     values: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
     counts: Counter[tuple[Any, ...]] = Counter()

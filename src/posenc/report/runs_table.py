@@ -30,9 +30,9 @@ ROW_KEYS = (
 
 
 def runs_csv(experiment: Experiment) -> str:
-    """Return CSV with a row for every measurement, unrounded, and for each run without any.
+    """Return CSV with a row for every measurement, and one for each run without measurements.
 
-    The last columns are the settings in which the runs differ.
+    Values are not rounded. The last columns are the settings in which the runs differ.
     """
     swept = swept_settings([run.config for run in experiment.runs])
     return records_csv(

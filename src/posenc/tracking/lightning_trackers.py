@@ -100,7 +100,8 @@ class CsvTracker(LightningTracker):
 class TensorBoardTracker(LightningTracker):
     """Writes `tensorboard/`, for `tensorboard --logdir outputs/<experiment>`.
 
-    The step of an evaluation result is its length. Raises ConfigError if TensorBoard is missing.
+    Evaluation results are logged with the evaluation length as the step. Raises ConfigError if
+    TensorBoard is missing.
     """
 
     folder = "tensorboard"

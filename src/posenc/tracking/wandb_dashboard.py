@@ -41,7 +41,7 @@ TRAINING_TITLES = {
 def build_workspace(
     entity: str, project: str, experiment: Experiment, keys: LoggedKeys
 ) -> ws.Workspace:
-    """Return the unsaved workspace; its name depends only on the experiment's name.
+    """Return the workspace, not yet saved; its name depends only on the experiment's name.
 
     Panels of a workspace cannot filter runs, so each training length gets separate lines.
     """
@@ -76,7 +76,7 @@ def build_workspace(
 
 
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
-    """Return the unsaved report; `save` finds the saved one by the title, `posenc <experiment>`."""
+    """Return the report. Saving it replaces an earlier one with its title, which is fixed."""
     title = experiment.about.get("title") or experiment.name
     verdicts = _verdicts_markdown(experiment)
     runs = _runset("All runs", "All runs", _experiment_filter(experiment), keys)

@@ -1,8 +1,8 @@
 """Properties of position vectors: uniqueness, magnitude, and linear relations between positions.
 
-A position vector [C] is what an encoding adds to a token embedding, or an all-ones query vector
-after rotation. If an encoding has none, its biases by distance [N, H] (zeros for NoPE) are measured
-instead, except for linear relations and constant channels.
+A position vector [C] is either the vector that an encoding adds to a token embedding, or the result
+of rotating an all-ones query vector. If an encoding has none, its biases by distance [N, H] (zeros
+for NoPE) are measured instead, except for linear relations and constant channels.
 """
 
 import torch
