@@ -13,7 +13,7 @@ from posenc.inspect.run.equal_tokens import (
     different_pairs,
     hidden_states,
     identical_pairs,
-    last_repeated,
+    last_repeated_positions,
     normalized_distance,
     sentence_rows,
     text_rows,
@@ -200,6 +200,6 @@ def test_pairs_in_a_text_are_split_at_the_training_length(make_model: MakeModel)
 
 
 def test_a_sentence_without_a_repetition_is_an_error(make_model: MakeModel) -> None:
-    assert last_repeated(torch.tensor([1, 2, 3, 2, 1])) == (0, 4)
+    assert last_repeated_positions(torch.tensor([1, 2, 3, 2, 1])) == (0, 4)
     with pytest.raises(ConfigError, match="twice"):
         sentence_rows(make_model("encoding=nope"), torch.tensor([1, 2, 3]))

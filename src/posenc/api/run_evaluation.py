@@ -78,8 +78,8 @@ def build_evaluation(
 def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
     """Raise ConfigError for a class or function that the user has neither trusted nor trained with.
 
-    A swap or data option may be from someone else's folder. It must not call other functions of a
-    module that the run's encoding is from.
+    A swap or data option may be from someone else's folder. That the module of the run's encoding
+    is trusted must not allow the option to call other functions in it.
     """
     values: Any = OmegaConf.to_container(request, resolve=True)
     for key in ("evaluation", "data"):

@@ -37,7 +37,7 @@ from posenc.attention.reference import unsupported_reason as unsupported_reason
 from posenc.encodings.base import Encoding
 
 BLOCK_BUDGET = 2**22
-"""The maximum number of scores in a block, unless it has the minimum number of rows."""
+"""The maximum number of scores in a block; one with the minimum number of rows may exceed it."""
 EVALUATION_BUDGET = 2**24
 """The same limit in evaluation, for blocks that `attend_without_copy` computes."""
 ROW_LIMITS = (16, 256)

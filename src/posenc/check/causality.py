@@ -103,10 +103,10 @@ def _attention_hook(layer_encoding: Encoding, name: str, length: int, prefix_len
     depends_on_length = _differ(weights[..., :prefix_length], prefix_weights)
     if attends_later if name == "causal" else depends_on_length:
         return "normalize"
-    return hook_not_in_layer_outputs(layer_encoding)
+    return attention_hook_name(layer_encoding)
 
 
-def hook_not_in_layer_outputs(layer_encoding: Encoding) -> str:
+def attention_hook_name(layer_encoding: Encoding) -> str:
     """Return the first overridden hook that acts on attention, but is not in `layer_outputs`.
 
     Returns `window` if the layer overrides none.

@@ -94,4 +94,4 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
 def is_reproducible(under_test: EncodingUnderTest) -> Result:
     """outputs depend only on inputs and saved state"""
     verify_reproducibility(under_test.build_encoding({}))
-    return passed("not on random numbers, other sequences or the number of queries")
+    return passed("independent of random numbers, other sequences and the number of queries")

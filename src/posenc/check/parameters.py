@@ -30,7 +30,7 @@ CONDITIONS: list[tuple[bool, float, int | None]] = [
     *((False, 0.0, axes) for axes in (2, 3)),
     *((False, step / PROGRESS_STEPS, None) for step in range(1, PROGRESS_STEPS + 1)),
 ]
-"""Training mode, fraction of training completed and number of coordinate axes (None: positions)."""
+"""Training mode, fraction of training completed and number of coordinate axes or None."""
 
 
 class LogitsByCondition:

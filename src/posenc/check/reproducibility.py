@@ -5,7 +5,7 @@ import copy
 import torch
 
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.causality import first_differing_hook, hook_not_in_layer_outputs, layer_outputs
+from posenc.check.causality import attention_hook_name, first_differing_hook, layer_outputs
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import distinct_layers, float32_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
@@ -33,8 +33,8 @@ def verify_reproducibility(encoding: Encoding) -> None:
         call_hook(tested, "set_training_progress", 0.0)
         inputs = float32_inputs(tested, supported_length(tested), batch=BATCH)
         for layer in distinct_layers(tested):
-            _verify_randomness(tested, layer, inputs)
-            _verify_batch(tested, layer, inputs)
+            _verify_determinism(tested, layer, inputs)
+            _verify_batch_independence(tested, layer, inputs)
             _verify_blocks(tested.at_layer(layer), inputs)
 
 
@@ -66,7 +66,7 @@ def _verify_saved_state(encoding: Encoding) -> None:
             )
 
 
-def _verify_randomness(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
+def _verify_determinism(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
     seed_cpu(1)
     arguments = inputs.x.shape[1], inputs.x.device
     positions = [call_hook(encoding, "positions", *arguments) for _ in range(2)]
@@ -79,14 +79,14 @@ def _verify_randomness(encoding: Encoding, layer: int, inputs: AttentionInputs) 
         raise encoding_error(
             encoding,
             "a hook seeds torch's random number generator, so dropout would be the same in every"
-            " step; use a torch.Generator of its own",
+            " step; use a separate torch.Generator",
         )
     if hook := hook or first_differing_hook(outputs, others):
         problem = "depends on random numbers in evaluation; draw them only if self.training is true"
         raise _hook_error(encoding, hook, problem)
 
 
-def _verify_batch(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
+def _verify_batch_independence(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
     together = layer_outputs(encoding, layer, inputs)
     for index in range(BATCH):
         sequence = slice(index, index + 1)
@@ -117,11 +117,11 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
             raise hook_error(
                 encoding,
                 "bias",
-                "returns a different value for a query and a key if it is called with other"
-                " queries and keys as well; use only their own head, distance and position",
+                "returns a different value for a query and a key if other queries and keys are"
+                " passed in the same call; compute it only from the head and the two positions",
             )
 
 
 def _hook_error(encoding: Encoding, hook: str, problem: str) -> ConfigError:
-    hook = hook_not_in_layer_outputs(encoding) if hook == "attention" else hook
+    hook = attention_hook_name(encoding) if hook == "attention" else hook
     return hook_error(encoding, hook, problem)

@@ -16,7 +16,7 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import load_model
 from posenc.inspect.inspection import publish_inspection
-from posenc.inspect.run.equal_tokens import last_repeated
+from posenc.inspect.run.equal_tokens import last_repeated_positions
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
@@ -117,5 +117,5 @@ def _sentence(data: Dataset, sentence: str, encoding: Encoding) -> Tensor | str:
     limit = encoding.max_length()
     if limit is not None and len(tokens) > limit:
         return f"The sentence has {len(tokens)} tokens, but the encoding supports at most {limit}."
-    last_repeated(tokens)
+    last_repeated_positions(tokens)
     return tokens

@@ -155,7 +155,7 @@ def _check_folder_count(key: str, pattern: str) -> None:
         if next(islice(searched, _MAX_FOLDERS, None), None) is not None:
             raise ConfigError(
                 f"{key}: '{pattern}' searches more than {_MAX_FOLDERS:,} folders, symlinks"
-                " included; name a deeper folder before the first wildcard"
+                " included; use a more specific folder before the first wildcard"
             )
         if is_recursive:
             return

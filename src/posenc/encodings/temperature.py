@@ -59,8 +59,8 @@ class Temperature(Wrapper):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         q, k = self.active.rotate(x, q, k, pos)
-        tokens = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=torch.float64)
-        return (q * self.temperature(tokens)[..., None]).to(q.dtype), k
+        token_counts = torch.arange(1, q.shape[2] + 1, device=q.device, dtype=torch.float64)
+        return (q * self.temperature(token_counts)[..., None]).to(q.dtype), k
 
     def temperature(self, n: Tensor) -> Tensor:
         """Return tau, [T] or, if learnable, [H, T], for token counts n [T] in float64."""

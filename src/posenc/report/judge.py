@@ -117,7 +117,7 @@ class Verdicts:
 
     @property
     def by_heading(self) -> dict[str, Sequence[Verdict]]:
-        """The premises and the claims under their headings, without an empty group."""
+        """The premises and the claims by heading; a group without verdicts is omitted."""
         by_heading = {"Premises": self.premises, "Claims": self.claims}
         return {heading: verdicts for heading, verdicts in by_heading.items() if verdicts}
 

@@ -61,7 +61,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
 
 
 def lengths_in_common(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) -> set[int]:
-    """Return the lengths at which all evaluated runs of a clause's values were evaluated."""
+    """Return the evaluation lengths that all evaluated runs of a comparison have in common."""
     lengths = [
         {row["length"] for row in run.select_rows(value.row_keys, run.at_tokens(value.selector))}
         for value, by_seed in runs_by_value
@@ -81,10 +81,10 @@ def evaluation_length(value: Value, train_length: int, longest: int | None) -> i
 def read_sample(
     value: Value, run: Run, length: int | None, common_lengths: set[int], experiment: Experiment
 ) -> Sample:
-    """Return a run's number at an evaluation length, or over all lengths that the runs share.
+    """Return a value measured for a run, at one evaluation length or over all common lengths.
 
     Raises NoVerdictError if it was not measured, if several rows match, if `length` is below 1, or
-    if the number is over all lengths and an evaluation budget ran out at one of them.
+    if it covers all lengths and an evaluation budget ran out at one of them.
     """
     quantity = value.quantity
     if not run.rows:

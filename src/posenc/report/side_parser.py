@@ -20,7 +20,7 @@ NGRAM_QUANTITIES = ("perplexity", "loss")
 def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> Value:
     """Return a quantity of the runs that `selector` selects.
 
-    `name` is the key of the value in error messages. Raises ConfigError if `selector` has an
+    Error messages refer to the value as `name`. Raises ConfigError if `selector` has an
     unknown key, an invalid length, or a key that does not apply to the quantity.
     """
     run_keys = {
@@ -30,7 +30,8 @@ def parse_value(quantity: Quantity, selector: Mapping[str, Any], name: str) -> V
     }
     if not matches_type(selector.get("tokens", 1), float):
         raise ConfigError(
-            f"{name}: tokens={selector['tokens']!r} must be a number; a list needs `trend: tokens`"
+            f"{name}: tokens={selector['tokens']!r} must be a number; for a list, add"
+            f" `trend: tokens`"
         )
     row_keys = {key: selector[key] for key in ROW_KEYS if key in selector}
     known = {*run_keys, *row_keys, "length", "train_length"}
@@ -104,7 +105,8 @@ def _ngram(item: Mapping[str, Any], left: Side, name: str) -> Ngram:
         return Ngram(None)
     if not matches_type(item["ngram"], int) or item["ngram"] < 2:
         raise ConfigError(
-            f"{name}.ngram: {item['ngram']!r} must be an order of at least 2, such as 3, or best"
+            f"{name}.ngram: {item['ngram']!r} must be an n-gram order of at least 2, such as 3, or"
+            f" 'best'"
         )
     return Ngram(item["ngram"])
 

@@ -202,7 +202,7 @@ def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def style_channel(channel: Any, field: str, styles: Mapping[str, Style], attribute: str) -> Any:
-    """Return a channel that encodes one attribute of the style of each name in a field."""
+    """Return an Altair channel that maps each name in `field` to an attribute of its style."""
     values: list[Any] = [getattr(style, attribute) for style in styles.values()]
     values = [list(value) if isinstance(value, tuple) else value for value in values]
     return channel(f"{field}:N", scale=alt.Scale(domain=list(styles), range=values), legend=None)

@@ -37,10 +37,8 @@ def disk_message(error: BaseException) -> str | None:
     """Return a message if a run is interrupted because it cannot write to the disk, else None."""
     if is_disk_full(error):
         return DISK_FULL_MESSAGE
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return FILE_SIZE_MESSAGE
-    read_only = isinstance(error, OSError) and error.errno == errno.EROFS
-    return READ_ONLY_MESSAGE if read_only else None
+    messages = {errno.EFBIG: FILE_SIZE_MESSAGE, errno.EROFS: READ_ONLY_MESSAGE}
+    return messages.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def write_atomic(path: Path, data: str | bytes, *, durable: bool = True) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CODE_ARTIFACT = "posenc-code"
-REQUEST_SECONDS = 1.0  # for W&B's client to receive the request
+REQUEST_SECONDS = 1.0  # how long to wait until W&B's client has received the request
 
 
 def use_dataset(run: "Run", config: DictConfig) -> None:

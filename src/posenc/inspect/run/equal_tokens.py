@@ -90,7 +90,7 @@ def sentence_rows(model: Decoder, tokens: Tensor, precision: str = "float32") ->
     The first rows compare two occurrences of a token in the sentence, the others the same positions
     in a sentence that consists of this token only. Raises ConfigError if no token is repeated.
     """
-    positions = last_repeated(tokens)
+    positions = last_repeated_positions(tokens)
     windows = torch.stack([tokens, tokens[positions[0]].expand_as(tokens)])
     earlier, later = (torch.tensor([position, position]) for position in positions)
     pairs = TokenPairs(torch.arange(2), earlier, later)
@@ -141,7 +141,7 @@ def text_rows(
     ]
 
 
-def last_repeated(tokens: Tensor) -> tuple[int, int]:
+def last_repeated_positions(tokens: Tensor) -> tuple[int, int]:
     """Return the first and last positions of the last token that occurs more than once.
 
     Raises ConfigError if there is none.
