@@ -116,7 +116,7 @@ def test_randomized_distances_have_no_factors() -> None:
         ("causal", Alibi, "overrides bias"),
         ("causal", partial(Window, inner=NoPE, size=7), "has a window"),
         ("causal", SELF_EXTEND, "overrides rotation_index"),
-        ("key_bias", Alibi, "only for bfloat16"),
+        ("key_bias", Alibi, "only in bfloat16"),
         ("toeplitz", SELF_EXTEND, "overrides rotation_index"),
         ("toeplitz", Fire, "does not depend only on distance"),
         ("toeplitz", Fox, "overrides content_bias"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import venv
@@ -42,6 +43,21 @@ def test_a_command_whose_output_is_closed_does_not_succeed(
     os.close(write)
     assert result.returncode == code
     assert b"Traceback" not in (result.stderr or b"")
+
+
+@pytest.mark.parametrize("word", ["list", "--version"])
+def test_a_command_succeeds_if_its_output_was_closed_before_it_started(
+    word: str, tmp_path: Path
+) -> None:
+    command = f"{shlex.quote(str(POSENC))} {word} >&-"
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE)
+    assert (result.returncode, result.stderr) == (0, b"")
+
+
+def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
+    command = f"ulimit -f 0; trap '' XFSZ; {shlex.quote(str(POSENC))} list > list.txt"
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, stderr=subprocess.PIPE)
+    assert result.returncode == 1 and b"ulimit" in result.stderr
 
 
 @pytest.mark.slow

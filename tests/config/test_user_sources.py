@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from posenc.config import user_sources
+from posenc.config.errors import ConfigError
 from posenc.config.user_sources import source_hash
 
 MINE = """
@@ -278,13 +279,13 @@ PATTERNS = {
             RATES[name] = value
         register("a", VALUE)
         class Mine:
-            rate = RATES["a"]
+            rate = list(RATES.values())[0]
     """,
     "a registry filled by a call whose result is kept": """
         RATES = {}
         first = RATES.setdefault("a", VALUE)
         class Mine:
-            rate = RATES["a"]
+            rate = list(RATES.values())[0]
     """,
     "a registry filled by a decorator": """
         RATES = {}
@@ -295,7 +296,7 @@ PATTERNS = {
         def a():
             return VALUE
         class Mine:
-            rate = RATES["a"]
+            rate = list(RATES.values())[0]
     """,
     "subclasses that register themselves": """
         class Rate:
@@ -305,7 +306,7 @@ PATTERNS = {
         class Slow(Rate):
             value = VALUE
         class Mine:
-            rate = Rate.known["Slow"]
+            rate = list(Rate.known.values())[0]
     """,
     "subclasses that are listed": """
         class Rate:
@@ -347,12 +348,139 @@ PATTERNS = {
         import own_registry
         import own_effects
         class Mine:
-            rate = own_registry.RATES["a"]
+            rate = list(own_registry.RATES.values())[0]
     """,
     "all names of a module": """
         from own_values import *
+        @register
+        def rate():
+            return VALUE
+        class Mine:
+            rates = RATES
+    """,
+    "a metaclass that registers": """
+        RATES = []
+        class Registry(type):
+            def __init__(cls, *arguments):
+                RATES.append(cls)
+        class Slow(metaclass=Registry):
+            value = VALUE
+        class Mine:
+            rates = RATES
+    """,
+    "a change through another name": """
+        RATES = [1]
+        alias = RATES
+        alias += [VALUE]
+        class Mine:
+            rates = RATES
+    """,
+    "a call of a library that changes an object": """
+        import heapq
+        RATES = []
+        _ = heapq.heappush(RATES, VALUE)
+        class Mine:
+            rates = RATES
+    """,
+    "a default argument with an effect": """
+        RATES = {}
+        def unused(x=RATES.setdefault("a", VALUE)):
+            pass
+        class Mine:
+            rates = RATES
+    """,
+    "a decorator named like a builtin": """
+        RATES = []
+        def filter(function):
+            RATES.append(function)
+        @filter
+        def rate():
+            return VALUE
+        class Mine:
+            rates = RATES
+    """,
+    "a decorator named like a library's": """
+        RATES = []
+        def cache(function):
+            RATES.append(function)
+        @cache
+        def rate():
+            return VALUE
+        class Mine:
+            rates = RATES
+    """,
+    "a fallback for a missing library": """
+        try:
+            from no_such_library import register
+        except ImportError:
+            RATES = []
+            register = RATES.append
+        @register
+        def rate():
+            return VALUE
+        class Mine:
+            rates = RATES
+    """,
+    "a block that is run": """
+        from typing import TYPE_CHECKING
+        if not TYPE_CHECKING:
+            RATE = [VALUE]
         class Mine:
             rate = RATE
+    """,
+    "a name bound by match": """
+        match (VALUE,):
+            case (RATE,):
+                pass
+        class Mine:
+            def get(self):
+                return [RATE]
+    """,
+    "a computed name": """
+        rate_a = [VALUE]
+        class Mine:
+            def get(self, kind):
+                return globals()[f"rate_{kind}"]
+    """,
+    "a name in the settings": """
+        from own_lookup import attribute
+        import own_pattern
+        class slow:
+            rate = VALUE
+        class Mine:
+            def get(self, kind="slow"):
+                return attribute(own_pattern, kind)
+    """,
+    "an attribute that another module reads": """
+        from own_lookup import rate
+        import own_values
+        class Mine:
+            def get(self):
+                return rate(own_values)
+    """,
+    "a module imported by a constant": """
+        from importlib import import_module
+        NAME = "own_values"
+        class Mine:
+            def get(self):
+                return import_module(NAME).RATE
+    """,
+    "modules of a package that are searched": """
+        import pkgutil, importlib
+        import own_plugins
+        for found in pkgutil.iter_modules(own_plugins.__path__):
+            importlib.import_module(f"own_plugins.{found.name}")
+        class Mine:
+            rates = own_plugins.RATES
+    """,
+    "the package around the module": """
+        from own_plugins.user import Mine
+    """,
+    "an attribute of a module that is computed": """
+        import own_dynamic
+        class Mine:
+            def get(self):
+                return own_dynamic.RATE
     """,
 }
 
@@ -364,22 +492,88 @@ def test_code_that_is_used_indirectly_changes_the_hash(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     sources = {
-        "own_pattern": textwrap.dedent(PATTERNS[pattern]),
+        "own_pattern": PATTERNS[pattern],
         "own_values": "RATE = VALUE",
         "own_registry": "RATES = {}",
         "own_effects": "import own_registry\nown_registry.RATES['a'] = VALUE",
+        "own_lookup": """
+            attribute = lambda module, name: vars(module)[name]
+            def rate(module):
+                return module.RATE
+        """,
+        "own_plugins.__init__": "RATES = {}",
+        "own_plugins.slow": "import own_plugins\nown_plugins.RATES['slow'] = VALUE",
+        "own_plugins.user": "class Mine: pass",
+        "own_dynamic": "def __getattr__(name):\n    return VALUE",
     }
+    if pattern == "all names of a module":
+        sources["own_values"] = "RATES = []\ndef register(f):\n    RATES.append(f)"
+    if pattern == "the package around the module":
+        sources["own_plugins.__init__"] = "import own_registry\nown_registry.RATES['a'] = VALUE"
 
     def compute(value: str) -> str:
         for module, source in sources.items():
-            (tmp_path / f"{module}.py").write_text(source.replace("VALUE", value))
+            file = tmp_path / f"{module.replace('.', '/')}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(textwrap.dedent(source).replace("VALUE", value))
+            module = module.removesuffix(".__init__")
             monkeypatch.delitem(sys.modules, module, raising=False)
         linecache.clearcache()
         importlib.invalidate_caches()
         importlib.import_module("own_pattern")
-        return source_hash("own_pattern.Mine")
+        return source_hash("own_pattern.Mine", ["slow"])
 
     assert compute("0.25") == compute("0.25") != compute("0.75")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "MASK = (1 << 20000) - 1",
+        f"SUM = {' + '.join(['1'] * 2000)}",
+        "import os\nHERE = os.path.dirname(__file__)",
+        "import own_other\nif own_other.__doc__:\n    import own_script",
+        "COUNT = 0\ndef count():\n    global COUNT\n    COUNT += 1",
+        "text = 'a\\x0cb'  # \x0c",
+    ],
+)
+def test_unusual_code_has_the_same_hash_in_every_process_and_folder(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = set()
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        (folder / "own_unusual.py").write_text(
+            f"{source}\nclass Mine:\n    def get(self):\n        MASK, SUM, HERE, COUNT, text\n"
+        )
+        (folder / "own_other.py").write_text("")
+        (folder / "own_script.py").write_text("raise SystemExit('hashing must not run this')")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(folder)
+            for name in ("own_unusual", "own_other"):
+                patch.delitem(sys.modules, name, raising=False)
+            importlib.invalidate_caches()
+            module = importlib.import_module("own_unusual")
+            if hasattr(module, "count") and folder.name == "second":
+                module.count()
+            digests.add(source_hash("own_unusual.Mine"))
+    assert len(digests) == 1
+
+
+def test_code_that_imports_too_many_modules_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(user_sources, "MAX_MODULES", 20)
+    names = [f"own_many_{i}" for i in range(30)]
+    for name in names:
+        (tmp_path / f"{name}.py").write_text("RATE = 1\n" * 2000)
+    imports = "\n".join(f"    import {name}" for name in names)
+    (tmp_path / "own_many.py").write_text(f"def Mine():\n{imports}\n")
+    importlib.invalidate_caches()
+    importlib.import_module("own_many")
+    with pytest.raises(ConfigError, match="more than 20 modules outside site-packages, such as"):
+        source_hash("own_many.Mine")
 
 
 def test_calls_do_not_change_the_hash(code_hash: Hash) -> None:

@@ -109,5 +109,5 @@ def test_two_folders_must_not_have_different_files_of_one_name(tmp_path: Path) -
         (folder / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Mine\n")
     assert check_config_dirs(folders) == folders
     (folders[1] / "encoding" / "mine.yaml").write_text("# Mine.\n_target_: mine.Other\n")
-    with pytest.raises(ConfigError, match=r"a/encoding/mine.yaml hides .*b/encoding/mine.yaml"):
+    with pytest.raises(ConfigError, match=r"a/encoding/mine.yaml shadows .*b/encoding/mine.yaml"):
         check_config_dirs(folders)

@@ -64,7 +64,7 @@ def test_a_length_is_a_token_count_or_an_expression_in_the_training_length(
         ),
         (
             {"left": {"perplexity": {"length": "L", "tokens": [1000, 2000]}}},
-            "needs `trend: tokens`",
+            "add `trend: tokens`",
         ),
         (
             {
@@ -162,8 +162,8 @@ def test_an_invalid_change_or_trend_is_an_error(side: dict[str, Any], message: s
         (CHANGE, -1, "-1 must be a quantity or a number above -1"),
         (CHANGE, {"ngram": 3}, "ngram=3 cannot be compared with change in perplexity"),
         ({"accuracy": {"length": "L"}}, {"ngram": 3}, "only have perplexity and loss"),
-        (perplexity(), {"ngram": 1}, "ngram: 1 must be an order of at least 2, such as 3, or best"),
-        (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an order"),
+        (perplexity(), {"ngram": 1}, "ngram: 1 must be an n-gram order of at least 2"),
+        (perplexity(), {"ngram": "worst"}, "ngram: 'worst' must be an n-gram order"),
         (perplexity(), {"ngram": 3, "times": 2}, "unknown key 'times'"),
     ],
 )

@@ -1,5 +1,6 @@
 """Reads the configuration and data of a saved run, which may come from an untrusted source."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,8 +41,9 @@ def run_config(
     config = OmegaConf.create({**values, "modules": modules})
     reset_untrusted_destination(config)
     has_corpus = (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file()
-    if not (has_corpus and is_trusted_cache(config.cache_dir)):
-        # The default, where the run is now.
+    own = run.path.absolute().parent.parent / ".data"  # the default, where the run is now
+    is_own = os.path.realpath(config.cache_dir) == os.path.realpath(own)
+    if not (has_corpus and (is_own or is_trusted_cache(config.cache_dir))):
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:

@@ -18,7 +18,7 @@ from posenc.config.errors import (
     is_path_error,
     printable,
 )
-from posenc.runs.files import DISK_FULL_MESSAGE, is_disk_full
+from posenc.runs.files import disk_message
 
 KEYBOARD_INTERRUPT = 130
 """The conventional exit code after Ctrl-C."""
@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = arguments[0] if arguments else "help"
     try:
         exit_code = _run(command, arguments[1:])
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None if it was closed when Python started
+            sys.stdout.flush()
         return exit_code
     except PosencError as error:
         return _print_error(command, str(error), error.exit_code)
@@ -45,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return BROKEN_PIPE
     except OSError as error:
-        if is_disk_full(error):
-            return _print_error(command, DISK_FULL_MESSAGE, PosencError.exit_code)
+        if message := disk_message(error):
+            return _print_error(command, message, PosencError.exit_code)
         if not is_path_error(error):
             raise
         return _print_error(command, describe_path_error(error), ConfigError.exit_code)

@@ -32,7 +32,8 @@ def check_unedited(modules: Iterable[str]) -> bool:
 
 def _check_unedited(name: str) -> bool:
     module = sys.modules.get(name)
-    file = Path(getattr(module, "__file__", None) or "")
+    path = getattr(module, "__file__", None)
+    file = Path(path if isinstance(path, str) else "")
     if module is None or file.suffix != ".py" or not file.is_file():
         return False
     source = file.read_bytes()

@@ -2,15 +2,16 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import import_target, is_user_code
-from posenc.config.errors import ConfigError, RunError
+from posenc.config.errors import ConfigError, RunError, describe_error
 from posenc.config.user_sources import source_hash
-from posenc.config.values import canonical
+from posenc.config.values import canonical, walk
 
 IDENTITY_FIELDS = (
     "encoding",
@@ -137,36 +138,41 @@ def check_identity(config: DictConfig | dict[str, Any]) -> None:
     if new_hash != planned["hash"]:
         raise RunError(
             f"the run was planned with hash {planned['hash']} but now has hash {new_hash}: its"
-            f" config.yaml or the source code of a custom class has been edited since; undo the"
-            f" edit, or rerun the command to plan the edited run"
+            f" config.yaml or the source code of a custom class has been edited since, or a global"
+            f" constant of its module has another value in this process; undo the edit, or rerun"
+            f" the command to plan the edited run"
         )
 
 
 def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -> dict[str, Any]:
     """Map the user-defined targets in a config group's node, if any, to hashes of their code.
 
-    Then also returns the order and types of keys, which user code may depend on.
+    If there are any, also returns the order and types of keys, which user code may depend on.
     """
-    hashes = dict(_source_hashes(node, group, modules))
+    words = {word for item in walk(node) for word in re.findall(r"\w+", str(item))}
+    hashes = dict(_source_hashes(node, group, modules, words))
     return {**hashes, f"{group} keys": _pairs(node)} if hashes else {}
 
 
 def _source_hashes(
-    node: Mapping[str, Any], group: str, modules: Sequence[str]
+    node: Mapping[str, Any], group: str, modules: Sequence[str], words: set[str]
 ) -> Iterator[tuple[str, str]]:
     path = node.get("_target_")
     if isinstance(path, str) and is_user_code(path, group):
         import_target(node, group, modules)
         try:
-            yield path, source_hash(path)
-        except (OSError, TypeError):
+            yield path, source_hash(path, words)
+        except ConfigError:
+            raise
+        except Exception as error:
             raise ConfigError(
                 f"{group}._target_={path}: its source code, which is part of the run's identity,"
-                f" cannot be read; use a class or function that is defined in a Python file"
+                f" cannot be read ({describe_error(error)}); use a class or function that is"
+                f" defined in a Python file"
             ) from None
     for child in node.values():
         if isinstance(child, dict):
-            yield from _source_hashes(child, group, modules)
+            yield from _source_hashes(child, group, modules, words)
 
 
 def _pairs(values: Any) -> Any:
@@ -178,5 +184,5 @@ def _pairs(values: Any) -> Any:
         return [_pairs(value) for value in values]
     if not isinstance(values, dict):
         return values
-    keys = sorted(values) if "_target_" in values else values
+    keys = sorted(values, key=str) if "_target_" in values else values
     return [[type(key).__name__, str(key), _pairs(values[key])] for key in keys]

@@ -14,7 +14,9 @@ from posenc.config.settings import COMPONENTS, TYPES, check_settings, check_valu
 from posenc.config.swaps import SWAP_GROUP, custom_swaps, normalize_swaps
 from posenc.config.values import canonical
 
-OPTION_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+NAMED_GROUPS = ("encoding", "data", SWAP_GROUP)
+"""Config groups whose options are part of the names of runs, results or artifacts."""
+OPTION_NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*")
 
 
 def compose_resolved(
@@ -80,11 +82,12 @@ def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
 
 def _check_names(choices: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option whose name cannot be part of a file name or a label."""
-    for group, option in choices.items():
+    for group in NAMED_GROUPS:
+        option = choices.get(group)
         if isinstance(option, str) and not OPTION_NAME.fullmatch(option):
             raise ConfigError(
                 f"{group}={option}: the name of an option may contain only ASCII letters, digits,"
-                f" '_', '-' and '.', and must not begin with '.'; rename or move the file"
+                f" '_', '+', '-' and '.', and must not begin with '.'; rename or move the file"
             )
 
 

@@ -1,47 +1,69 @@
 """A hash of the source code that a user's class or function may use."""
 
 import ast
-import builtins
 import hashlib
-import importlib
-import inspect
+import pkgutil
+import re
 import sys
 import sysconfig
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from posenc.config.edited_modules import check_unedited
+from posenc.config.errors import ConfigError
+from posenc.config.module_code import (
+    defined_names,
+    global_variables,
+    import_nodes,
+    is_inert,
+    mentioned_words,
+    statement_source,
+    top_level_statements,
+)
 
+MAX_MODULES = 1000
+LIBRARY_PARTS = {"site-packages", "dist-packages"}
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_Import = ast.Import | ast.ImportFrom
+_REFLECTION = {
+    *("globals", "vars", "dir", "__dict__", "getattr", "attrgetter", "eval", "exec", "modules"),
+    *("getmodule", "get_type_hints", "__subclasses__"),
+}
+"""With these, code can use names that it does not mention."""
+_DYNAMIC_IMPORT = {"import_module", "__import__", "get_object", "get_class", "get_method", "locate"}
+_PACKAGE_SEARCH = {"iter_modules", "walk_packages"}
+_CLASS_HOOK = re.compile(r"__init_subclass__|metaclass|\(type\)")
+"""Code that may run when a class is defined."""
 
 
-def source_hash(path: str) -> str:
+def source_hash(path: str, words: Iterable[str] = ()) -> str:
     """Return the SHA-256 hash of the user's code that the object at `path` may use.
 
-    `path` is a name in an imported module, such as `my_encodings.Mine`. The code is that of its
-    module and of the user's modules that it imports, directly or indirectly: the statements at
-    their top level that
+    `path` is a name in an imported module, such as `my_encodings.Mine`, and `words` are strings
+    that the object receives, which may be names in its code. The code consists of statements at
+    the top level of its module and of the user's modules that this module imports, directly or
+    indirectly. A statement is left out only if it has no effect:
 
-    - define a name that other hashed code mentions, even as an attribute or a string
-    - may change objects, as `TABLE["a"] = 1` and `register(slope)` do
+    - a function, class or literal whose name is not mentioned in the included statements
+    - an import of a library, `if TYPE_CHECKING:` and `if __name__ == "__main__":`
 
-    and the values of these names if they are numbers, strings or tuples of them. Names are compared
-    as text, so the hash may also cover code that the object does not use.
+    If an included statement can look up names, as `getattr` and `globals` do, no function, class or
+    literal is left out. The hash also covers the values of the global numbers, strings and tuples
+    that are mentioned.
 
-    Raises OSError or TypeError if the source code at `path` cannot be read, and ConfigError if a
-    module has been edited since it was imported.
+    Raises OSError if the source code at `path` cannot be read, and ConfigError if a module has been
+    edited since it was imported, or if there are more than MAX_MODULES.
     """
+    words = frozenset(words)
     reloaded = check_unedited([_split(path)[0]])
-    reloaded |= check_unedited(_used_code(path))
+    reloaded |= check_unedited(_used_code(path, words))
     if reloaded:
         _used_code.cache_clear()
-    return hashlib.sha256("\n".join(_used_code(path).values()).encode()).hexdigest()
+        _is_library_module.cache_clear()
+    return hashlib.sha256("\n".join(_used_code(path, words).values()).encode()).hexdigest()
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -52,211 +74,212 @@ def _split(path: str) -> tuple[str, str]:
 
 
 @lru_cache
-def _used_code(path: str) -> Mapping[str, str]:
+def _used_code(path: str, words: frozenset[str]) -> Mapping[str, str]:
     """Map the user's modules to their code that the object at `path` may use."""
-    name, used_name = _split(path)
-    inspect.getsource(sys.modules[name])  # raises if there is no source
-    package = name.partition(".")[0]
-    modules: dict[str, _Module] = {}
-    pending = [(name, {used_name})]
-    while pending:
-        name, names = pending.pop()
-        if _is_library(name, package):
-            continue
-        if name not in modules:
-            modules[name] = _Module(name, package)
-        elif names <= modules[name].names:
-            continue
-        pending += modules[name].use(names)
-    return {name: text for name in sorted(modules) if (text := modules[name].text())}
+    module, name = _split(path)
+    code = _UsedCode(module, {name, *words})
+    if not code.modules[module].lines:
+        raise OSError(f"{module} has no source code")
+    return {name: code.text(name) for name in sorted(code.modules)}
 
 
 class _Module:
-    """One of the user's modules, and the names that the hashed code mentions."""
+    """The statements of a user's module, and the modules that it loads when it is imported."""
 
-    def __init__(self, name: str, package: str) -> None:
-        self.name, self.package = name, package
-        self.names = set[str]()
-        self.loaded = sys.modules[name]
-        self.used, self.unused = list[ast.stmt](), list[ast.stmt]()
-        try:
-            self.source = inspect.getsource(self.loaded)
-            self.unused = [s for s in ast.parse(self.source).body if not _is_skipped(s)]
-        except (OSError, TypeError, SyntaxError):  # such as a compiled extension
-            file = Path(getattr(self.loaded, "__file__", None) or "")
-            self.source = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
-        self.imports = [n for s in self.unused for n in _run_at_import(s) if isinstance(n, _Import)]
+    def __init__(self, name: str) -> None:
+        spec = _find_spec(name)
+        file = Path(spec.origin) if spec and spec.has_location and spec.origin else None
+        get_source = getattr(spec and spec.loader, "get_source", lambda _: None)
+        source = get_source(name)
+        if source is None:  # such as a compiled extension
+            source = f"# {hashlib.sha256(file.read_bytes()).hexdigest()}" if file else ""
+        self.lines = source.split("\n") if source else []
+        self.statements = top_level_statements(source)
+        self.used = dict[int, ast.stmt]()
+        self.loads = set[str]()
+        self.folder = str(file.parent) if file else None
+        is_package = spec is not None and spec.submodule_search_locations is not None
+        self.package = name if is_package else name.rpartition(".")[0]
+        self.search_path = list(spec.submodule_search_locations or ()) if spec else []
+
+
+class _UsedCode:
+    """The user's modules that code in `module` may import, and the statements that it may use."""
+
+    def __init__(self, module: str, words: set[str]) -> None:
+        self.package = module.partition(".")[0]
+        self.modules: dict[str, _Module] = {}
+        self.words, self.strings = set[str](), set[str]()
+        self._unused: defaultdict[str, list[tuple[_Module, ast.stmt]]] = defaultdict(list)
+        self._new_words, self._new_modules, self._seen = words, {module}, set[str]()
+        while self._new_words or self._new_modules:
+            while self._new_words or self._new_modules:
+                for name in self._take(self._new_modules):
+                    self._add_module(name)
+                for word in self._take(self._new_words):
+                    self.words.add(word)
+                    self._use_all(self._unused.pop(word, []))
+            self._use_what_is_not_mentioned()
+            self._new_modules -= self._seen
+        self._loaded = self._loaded_modules(module)
+
+    def text(self, name: str) -> str:
+        """Return the used statements of a module, and its constants that they mention.
+
+        Constants may differ between processes, so some are left out: those of modules that are
+        imported inside functions, counters, and strings with the path of the module's folder.
+        """
+        module = self.modules[name]
+        used = sorted(module.used.values(), key=lambda statement: statement.lineno)
+        parts = [statement_source(module.lines, statement) for statement in used]
+        values = vars(sys.modules[name]) if name in self._loaded & sys.modules.keys() else {}
+        changing = {v for statement in module.statements for v in global_variables(statement)}
+        for word in sorted(self.words & values.keys() - changing):
+            text = None if word.startswith("__") else _constant_text(values[word])
+            if text is not None and not (module.folder and module.folder in text):
+                parts.append(f"{word} = {text}")
+        return "\n".join(parts)
+
+    @staticmethod
+    def _take(names: set[str]) -> list[str]:
+        taken = sorted(names)
+        names.clear()
+        return taken
+
+    def _add_module(self, name: str) -> None:
+        self._seen.add(name)
+        if name in self.modules or _is_library(name, self.package):
+            return
+        module = self.modules[name] = _Module(name)
+        if len(self.modules) > MAX_MODULES:
+            raise ConfigError(
+                f"custom code imports more than {MAX_MODULES:,} modules outside site-packages, such"
+                f" as {name}; install libraries as packages"
+            )
+        self._new_modules.add(name.rpartition(".")[0])
         libraries = set[str]()
-        for node in self.imports:
-            if all(_is_library(name, package) for name, _ in self._imported(node)):
-                libraries |= _defined_names(node)
-        defined = {name for statement in self.unused for name in _defined_names(statement)}
-        self.own_names = defined - libraries - vars(builtins).keys()
+        for statement in module.statements:
+            origins = self._imported_modules(module, statement, in_functions=False)
+            module.loads |= origins
+            self._new_modules |= origins
+            if isinstance(statement, ast.Import | ast.ImportFrom) and not origins:
+                libraries |= defined_names(statement)
+        own_names = {n for s in module.statements for n in defined_names(s)} - libraries
+        for statement in module.statements:
+            names = defined_names(statement)
+            is_library = isinstance(statement, ast.Import | ast.ImportFrom) and names <= libraries
+            if not (is_library or is_inert(statement, own_names)) or names & self.words:
+                self._use(module, statement)
+            for name in names:
+                self._unused[name].append((module, statement))
 
-    def use(self, names: set[str]) -> Iterator[tuple[str, set[str]]]:
-        """Add names that are used, and yield the names that may be used of each imported module."""
-        self.names |= names
-        while new := [statement for statement in self.unused if self._is_used(statement)]:
-            self.used += new
-            self.unused = [statement for statement in self.unused if statement not in new]
-            self.names |= {name for statement in new for name in _mentioned_names(statement)}
-        nodes = [*self.imports, *(node for s in self.used for node in ast.walk(s))]
-        for node in nodes:
-            yield from self._imported(node)
+    def _use_all(self, statements: Iterable[tuple[_Module, ast.stmt]]) -> None:
+        for module, statement in statements:
+            self._use(module, statement)
 
-    def text(self) -> str:
-        """Return the statements that are used, and the constants that they define."""
-        if not self.used and not self.unused:
-            return self.source
-        self.used.sort(key=lambda statement: (statement.lineno, statement.col_offset))
-        defined = {name for statement in self.used for name in _defined_names(statement)}
-        parts = [p for s in self.used for p in [*getattr(s, "decorator_list", []), s]]
-        segments = (ast.get_source_segment(self.source, p, padded=True) or "" for p in parts)
-        lines = [textwrap.dedent(segment) for segment in segments]
-        for name in sorted(defined & self.names & vars(self.loaded).keys()):
-            if (value := _constant_text(vars(self.loaded)[name])) is not None:
-                lines.append(f"{name} = {value}")
-        return "\n".join(lines)
+    def _use(self, module: _Module, statement: ast.stmt) -> None:
+        if id(statement) in module.used:
+            return
+        module.used[id(statement)] = statement
+        words, strings = mentioned_words(statement)
+        self._new_words |= words - self.words
+        self.strings |= strings
+        self._new_modules |= self._imported_modules(module, statement, in_functions=True)
 
-    def _is_used(self, statement: ast.stmt) -> bool:
-        return not self.names.isdisjoint(_defined_names(statement)) or any(
-            self._changes_objects(node) for node in _run_at_import(statement)
-        )
+    def _use_what_is_not_mentioned(self) -> None:
+        """Use what the code may look up by computed names, and classes that may register."""
+        unused = [item for items in self._unused.values() for item in items]
+        if self.words & _REFLECTION:
+            self._use_all(unused)
+        elif any(_CLASS_HOOK.search(line) for m in self.modules.values() for line in m.lines):
+            self._use_all((m, s) for m, s in unused if isinstance(s, ast.ClassDef))
+        if self.words & _DYNAMIC_IMPORT:
+            names = {s.lstrip(".") for s in self.strings if re.fullmatch(r"\.*\w+(\.\w+)*", s)}
+            packages = {module.package for module in self.modules.values()} | {""}
+            paths = {f"{package}.{name}".strip(".") for package in packages for name in names}
+            prefixes = {p.rsplit(".", i)[0] for p in paths for i in range(p.count(".") + 1)}
+            self._new_modules |= {prefix for prefix in prefixes if self._is_module(prefix)}
+        if self.words & _PACKAGE_SEARCH:
+            for name, module in self.modules.items():
+                found = pkgutil.iter_modules(module.search_path, f"{name}.")
+                self._new_modules |= {module.name for module in found}
 
-    def _changes_objects(self, node: ast.AST) -> bool:
-        """Whether the node may change objects, such as a registry, when the module is imported."""
-        if isinstance(node, _Definition) and any(map(self._is_own, node.decorator_list)):
-            return True
-        if isinstance(node, ast.ClassDef) and any(map(self._is_own, node.bases)):
-            value = vars(self.loaded).get(node.name)
-            return "__subclasses__" in self.names or self._runs_own_code(value)
-        if isinstance(node, ast.ImportFrom):
-            return node.names[0].name == "*"
-        if isinstance(node, ast.Attribute | ast.Subscript):
-            return not isinstance(node.ctx, ast.Load)
-        if isinstance(node, ast.Expr):
-            return not isinstance(node.value, ast.Constant)
-        return isinstance(node, ast.Call) and self._is_own(node)
+    def _is_module(self, name: str) -> bool:
+        return not _is_library(name, self.package) and _find_spec(name) is not None
 
-    def _is_own(self, node: ast.AST) -> bool:
-        """Whether an expression, such as `registry.register("a")`, begins with the user's code."""
-        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-            node = node.func if isinstance(node, ast.Call) else node.value
-        return isinstance(node, ast.Name) and node.id in self.own_names
+    def _imported_modules(
+        self, module: _Module, statement: ast.stmt, *, in_functions: bool
+    ) -> set[str]:
+        """Return the user's modules that a statement imports, or may import if it is called."""
+        names = set[str]()
+        for node in import_nodes(statement, in_functions=in_functions):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+                continue
+            origin = node.module or ""
+            if node.level:
+                packages = module.package.split(".")
+                parents = packages[: len(packages) + 1 - node.level]
+                origin = ".".join([*parents, *([origin] if origin else [])])
+            names |= {origin, *(f"{origin}.{alias.name}" for alias in node.names)}
+        return {name for name in names if self._is_module(name)}
 
-    def _runs_own_code(self, value: Any) -> bool:
-        """Whether the definition of a class runs the user's `__init_subclass__` or metaclass."""
-        if not inspect.isclass(value):
-            return False
-        definers = [base for base in value.__mro__[1:] if "__init_subclass__" in vars(base)]
-        definers += type(value).__mro__
-        return not all(_is_library(definer.__module__, self.package) for definer in definers)
-
-    def _imported(self, node: ast.AST) -> Iterator[tuple[str, set[str]]]:
-        """Yield each module that a node imports, and the names in it that may be used."""
-        package = getattr(self.loaded, "__package__", None)
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                local_name = alias.asname or alias.name.partition(".")[0]
-                names = self.names if local_name in self.names else set[str]()
-                yield from _imported_modules(alias.name, package, names)
-                if alias.asname is None:
-                    yield from _imported_modules(local_name, package, names)
-        elif isinstance(node, ast.ImportFrom):
-            origin = "." * node.level + (node.module or "")
-            for alias in node.names:
-                is_used = self.names & {alias.name, alias.asname}
-                names = {alias.name} if is_used else set[str]()
-                names = self.names if alias.name == "*" else names
-                for name, _ in (modules := list(_imported_modules(origin, package, names)))[:1]:
-                    value = getattr(sys.modules[name], alias.name, None)
-                    if value is None or isinstance(value, ModuleType):
-                        module = value.__name__ if value else f"{name}.{alias.name}"
-                        used_names = self.names if is_used else set[str]()
-                        modules += _imported_modules(module, None, used_names)
-                yield from modules
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            function = getattr(node.func, "attr", getattr(node.func, "id", None))
-            if function in ("import_module", "__import__"):
-                yield from _imported_modules(str(node.args[0].value), package, self.names)
+    def _loaded_modules(self, root: str) -> set[str]:
+        """Return the modules that are loaded in every process that has imported `root`."""
+        loaded, pending = set[str](), [root]
+        while pending:
+            name = pending.pop()
+            if name in self.modules and name not in loaded:
+                loaded.add(name)
+                pending += [*self.modules[name].loads, name.rpartition(".")[0]]
+        return loaded
 
 
-def _is_skipped(statement: ast.stmt) -> bool:
-    """Whether a statement is a block that importing the module does not run."""
-    if not isinstance(statement, ast.If):
-        return False
-    names = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(statement.test)}
-    return not names.isdisjoint({"__name__", "TYPE_CHECKING"}) and not statement.orelse
-
-
-def _run_at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and those inside it, except for the bodies of functions."""
-    yield node
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        for child in ast.iter_child_nodes(node):
-            yield from _run_at_import(child)
-
-
-def _defined_names(statement: ast.stmt) -> set[str]:
-    """Return the global names that a statement at the top level of a module may set."""
-    if isinstance(statement, _Definition):
-        return {statement.name}
-    names = set[str]()
-    for node in _run_at_import(statement):
-        if isinstance(node, _Definition):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, _Import):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    return names
-
-
-def _mentioned_names(statement: ast.stmt) -> set[str]:
-    """Return all names, attributes, keywords and strings in a statement."""
-    names = set[str]()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)  # as in getattr(module, "NAME")
-        elif isinstance(node, ast.ImportFrom):
-            names |= {alias.name for alias in node.names}
-    return names
-
-
-def _imported_modules(
-    name: str, package: str | None, names: set[str]
-) -> Iterator[tuple[str, set[str]]]:
-    """Yield a module, which is imported if necessary, with `names`, and the packages around it."""
-    try:
-        name = importlib.util.resolve_name(name, package)
-        importlib.import_module(name)
-    except Exception:  # it is not a module, or the user's code handles the failed import
-        return
-    yield name, set(names)
-    for count in range(1, name.count(".") + 1):
-        yield name.rsplit(".", count)[0], set()
+def _find_spec(name: str) -> ModuleSpec | None:
+    """Return the spec of a module without importing it or the packages around it."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    if isinstance(spec, ModuleSpec):
+        return spec
+    path = None
+    if parent := name.rpartition(".")[0]:
+        parent_spec = _find_spec(parent)
+        path = None if parent_spec is None else parent_spec.submodule_search_locations
+        if path is None:
+            return None
+    specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 def _is_library(name: str, package: str) -> bool:
-    """Whether a name is in posenc, the stdlib or an installed package other than `package`."""
+    """Whether a name is in the stdlib, posenc or an installed package other than `package`."""
     top_level = name.partition(".")[0]
-    if top_level == package:
-        return False
-    module = sys.modules.get(top_level)
-    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
-    if file is None or top_level == "posenc":
+    return top_level != package and _is_library_module(top_level)
+
+
+@lru_cache
+def _is_library_module(name: str) -> bool:
+    if name in sys.stdlib_module_names or name in ("", "posenc"):
         return True
-    return any(Path(file).is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
+    spec = _find_spec(name)
+    folders = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    paths = [Path(folder) for folder in folders if folder]
+    return not paths or any(
+        LIBRARY_PARTS & set(path.parts) or path.is_relative_to(folder)
+        for path in paths
+        for folder in _LIBRARY_FOLDERS
+    )
 
 
 def _constant_text(value: Any) -> str | None:
     """Return a constant as text that is the same in every process, or None for other objects."""
-    if value is None or isinstance(value, int | float | complex | str | bytes):
-        return repr(value)
+    if isinstance(value, int):
+        return hex(value)  # Python limits the digits of decimal numbers
+    for kind in (float, complex, str, bytes):
+        if isinstance(value, kind):
+            represent: Callable[[Any], str] = kind.__repr__  # a subclass may have its own
+            return represent(value)
+    if value is None:
+        return "None"
     if not isinstance(value, tuple | frozenset):
         return None
     texts = [text for item in value if (text := _constant_text(item)) is not None]

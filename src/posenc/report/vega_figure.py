@@ -218,12 +218,10 @@ def _with_plain_titles(spec: Any) -> Any:
         return [_with_plain_titles(item) for item in spec]
     if not isinstance(spec, dict):
         return spec
-    return {
-        key: one_line(value).replace("\\", "/")
-        if key == "title" and isinstance(value, str)
-        else _with_plain_titles(value)
-        for key, value in spec.items()
-    }
+    plain = {key: _with_plain_titles(value) for key, value in spec.items()}
+    if isinstance(title := plain.get("title"), str):
+        plain["title"] = one_line(title).replace("\\", "/")
+    return plain
 
 
 def _wrap_title(title: str) -> list[str]:

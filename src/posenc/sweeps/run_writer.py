@@ -106,10 +106,15 @@ def _check_directory(job: Job) -> None:
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
     planned = job.values["planned"]
-    if found != identity(job.values, planned["fingerprint"]):  # the hashes may still be equal
+    if short_hash(found) != planned["hash"]:
         raise ConfigError(
             f"{path} belongs to a different configuration (hash {short_hash(found)}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
+        )
+    if found != identity(job.values, planned["fingerprint"]):
+        raise ConfigError(
+            f"{path} belongs to a different configuration whose hash is the same by chance; use a"
+            f" different name=..."
         )
 
 
