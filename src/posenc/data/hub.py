@@ -18,7 +18,6 @@ _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
 _COMMIT = re.compile("[0-9a-f]{40}")
 _SHA256 = re.compile("[0-9a-f]{64}")
-_CHUNK_BYTES = 2**20
 _SHARD = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5})(.*)")
 
 
@@ -205,9 +204,7 @@ def _matches_digest(file: Path) -> bool:
     if is_git:
         digest.update(f"blob {blob.stat().st_size}\0".encode())
     with blob.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest() == blob.name
+        return hashlib.file_digest(stream, lambda: digest).hexdigest() == blob.name
 
 
 def _missing_shards(folder: Path) -> list[str]:

@@ -187,7 +187,7 @@ def _build_job(config: DictConfig, values: dict[str, Any], data: Dataset, parame
         **({"sources": short_hash(sources)} if sources else {}),
     }
     run = RunDirectory(Path(config.outputs_dir) / config.name / name)
-    return Job(run, config, {**values, "planned": planned}, data)
+    return Job(run, config, {**values, "planned": planned}, run_identity, data)
 
 
 def _without_duplicates(jobs: list[Job]) -> list[Job]:

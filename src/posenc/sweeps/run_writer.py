@@ -36,13 +36,15 @@ If `config.yaml` has been edited, their values are unknown, and those of the new
 class Job:
     """The run directory, configuration and data of one job.
 
-    `values` is the complete configuration as plain values. Jobs that differ only in their seed
-    share one `config`, which has the seed of one of them and no `planned` values.
+    `values` is the complete configuration as plain values, and `identity` its part that is hashed
+    for the run's name. Jobs that differ only in their seed share one `config`, which has the seed
+    of one of them and no `planned` values.
     """
 
     run: RunDirectory
     config: DictConfig
     values: dict[str, Any]
+    identity: dict[str, Any]
     data: Dataset
 
 
@@ -111,7 +113,7 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to a different configuration (hash {short_hash(found)}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
-    if found != identity(job.values, planned["fingerprint"]):
+    if found != job.identity:
         raise ConfigError(
             f"{path} belongs to a different configuration whose hash is the same by chance; use a"
             f" different name=..."
