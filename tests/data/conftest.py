@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus
 
 
 class ListCorpus(Corpus):

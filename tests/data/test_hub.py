@@ -15,7 +15,7 @@ import pytest
 from datasets import Dataset
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest
 from posenc.data.hub import HubCorpus
 
 COMMIT = "b08601e04326c79dfdd32d625aee71d232d685c3"

@@ -26,7 +26,8 @@ Make = Callable[..., Any]
 SLOW = """
 import sys
 from pathlib import Path
-from posenc.data.corpus import Corpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus
 from posenc.data.prepare import prepare
 from posenc.data.tokenizers.byte import ByteTokenizer
 

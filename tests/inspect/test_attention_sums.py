@@ -212,7 +212,7 @@ def test_observers_see_every_row_of_every_layer_once_and_do_not_change_the_model
     class Recorder:
         def observe(self, block: ObservedBlock) -> None:
             assert torch.allclose(block.weights.sum(-1), torch.ones(()).double())
-            observed.append((block.layer.index, block.rows.start, block.rows.stop))
+            observed.append((block.layer, block.rows.start, block.rows.stop))
 
     before = model(tokens)
     layers = [cast(Block, block).attention for block in model.blocks]

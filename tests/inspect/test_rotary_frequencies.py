@@ -1,16 +1,17 @@
 """Contributions of rotary frequencies, and forget gates, of layers with known content."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from posenc.attention.reference import AttentionInputs
 from posenc.encodings.base import Encoding
 from posenc.inspect.run.attention_sums import ForgetGates
-from posenc.inspect.run.observe import LayerInputs
+from posenc.inspect.run.observe import ObservedBlock, observed_blocks
 from posenc.inspect.run.rotary_frequencies import (
     FrequencyContributions,
     rotary_channels,
@@ -31,19 +32,21 @@ def random_heads(seed: int) -> Tensor:
     return torch.randn(2, HEADS, LENGTH, HEAD_DIM, generator=generator, dtype=torch.float64)
 
 
-def layer_inputs(encoding: Encoding, q: Tensor, k: Tensor, index: int = 0) -> LayerInputs:
+def layer_blocks(
+    encoding: Encoding, q: Tensor, k: Tensor, index: int = 0
+) -> Iterator[ObservedBlock]:
     layer, x = encoding.at_layer(index), torch.zeros(2, LENGTH, HEADS * HEAD_DIM).double()
     pos = encoding.positions(LENGTH, q.device)
     rotated = layer.rotate(x, q, k, pos)
-    return LayerInputs(index, layer, x, *rotated, torch.zeros_like(q), pos)
+    inputs = AttentionInputs(x, *rotated, torch.zeros_like(q), pos)
+    return observed_blocks(index, layer, inputs)
 
 
 def frequency_fractions(encoding: Encoding, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    inputs = layer_inputs(encoding, q, k)
-    channels = rotary_channels(inputs.encoding, LENGTH)
+    channels = rotary_channels(encoding.at_layer(0), LENGTH)
     assert channels is not None
     sums = FrequencyContributions(0, HEADS, channels)
-    for block in inputs.blocks():
+    for block in layer_blocks(encoding, q, k):
         sums.observe(block)
     return sums.fractions()
 
@@ -139,9 +142,8 @@ def test_forget_gates_without_content_follow_from_their_offsets(
     offsets = torch.tensor([-1.0, 0.5, 2.0, 5.0]).double()
     with torch.no_grad():
         fox.get_parameter("offset")[1] = offsets
-    inputs = layer_inputs(fox, random_heads(7), random_heads(8), index=1)
     sums = ForgetGates(1, HEADS)
-    for block in inputs.blocks():
+    for block in layer_blocks(fox, random_heads(7), random_heads(8), index=1):
         sums.observe(block)
     expected = [-math.log1p(math.exp(-b)) for b in offsets.tolist()]
     assert sums.mean().tolist() == pytest.approx(expected)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs.trusted_code import is_trusted_target, record_trusted
+from posenc.runs.trusted_code import is_trusted, record_trusted
 
 TARGET = "json.dumps"
 
@@ -22,14 +22,14 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_corrupt_record_trusts_nothing_and_is_replaced(record: Path, text: str) -> None:
     record.write_text(text)
-    assert not is_trusted_target(TARGET)
-    record_trusted([TARGET])
-    assert is_trusted_target(TARGET) and not is_trusted_target("json.loads")
+    assert not is_trusted("target", TARGET)
+    record_trusted({"target": [TARGET]})
+    assert is_trusted("target", TARGET) and not is_trusted("target", "json.loads")
 
 
 def test_a_record_that_is_a_pipe_trusts_nothing_and_does_not_block(record: Path) -> None:
     os.mkfifo(record)
-    assert not is_trusted_target(TARGET)
+    assert not is_trusted("target", TARGET)
 
 
 def test_without_a_home_directory_nothing_is_remembered(
@@ -39,8 +39,8 @@ def test_without_a_home_directory_nothing_is_remembered(
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     for state in ("", "state"):
         monkeypatch.setenv("XDG_STATE_HOME", state)
-        record_trusted([TARGET])
-        assert not is_trusted_target(TARGET) and list(tmp_path.iterdir()) == []
+        record_trusted({"target": [TARGET]})
+        assert not is_trusted("target", TARGET) and list(tmp_path.iterdir()) == []
 
 
 def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
@@ -53,12 +53,12 @@ def test_a_package_that_links_to_a_trusted_file_is_not_trusted(
     (mine / "__init__.py").touch()
     (other / "__init__.py").symlink_to(mine / "__init__.py")
     monkeypatch.chdir(mine.parent)
-    record_trusted(["bias_package.bias.Bias"])
-    assert is_trusted_target("bias_package.bias.Bias")
+    record_trusted({"target": ["bias_package.bias.Bias"]})
+    assert is_trusted("target", "bias_package.bias.Bias")
     monkeypatch.chdir(other.parent)
-    assert not is_trusted_target("bias_package.bias.Bias")
+    assert not is_trusted("target", "bias_package.bias.Bias")
     link = tmp_path / "third" / "bias_package"
     link.parent.mkdir()
     link.symlink_to(mine)  # other modules next to it could be imported
     monkeypatch.chdir(link.parent)
-    assert not is_trusted_target("bias_package.bias.Bias")
+    assert not is_trusted("target", "bias_package.bias.Bias")

@@ -13,7 +13,7 @@ from posenc.runs.lock import lock
 from posenc.runs.plan_file import update_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
-from posenc.runs.trusted_code import is_trusted_target
+from posenc.runs.trusted_code import is_trusted
 from posenc.sweeps import plan as plan_module
 from posenc.sweeps import run_writer
 from posenc.sweeps.plan import plan
@@ -95,7 +95,7 @@ def test_targets_that_jobs_share_are_looked_up_once(
     overrides = [*small_job, "encoding=nope", "encoding._target_=planned_with.Mine"]
     planned([[*overrides, f"tokens={tokens}"] for tokens in (7680, 3840, 1920)])
     planned([[*small_job, f"tokens={tokens}"] for tokens in (7680, 3840)])
-    assert len(looked_up) == 1 and is_trusted_target("planned_with.Mine")
+    assert len(looked_up) == 1 and is_trusted("target", "planned_with.Mine")
 
 
 def test_notations_of_the_same_number_are_the_same_run(small_job: list[str]) -> None:

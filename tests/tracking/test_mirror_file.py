@@ -8,7 +8,7 @@ import pytest
 
 from posenc.cli import main
 from posenc.config.errors import RunError
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.runs.evaluation_rows import merge_rows
 from posenc.runs.files import append_jsonl
 from posenc.runs.run_directory import RunDirectory
@@ -55,7 +55,7 @@ def test_sync_rewrites_a_corrupt_offline_file(
     damage(logged.path)
     assert posenc("status", folder) == 0
     printed = "".join(capsys.readouterr().out.split())
-    assert f"posenc sync {experiment_arguments(folder)} --offline".replace(" ", "") in printed
+    assert f"{experiment_command('sync', folder)} --offline".replace(" ", "") in printed
     for outcome in ("recreated", "complete"):
         assert posenc("sync", folder, "--offline") == 0
         assert f"{finished.name}: {outcome}" in capsys.readouterr().out

@@ -7,19 +7,18 @@ resumes from this file and ends with the same factors. The best factors are save
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.api.saved_run import training_data
 from posenc.check.hook_definitions import nested_encodings
 from posenc.config.errors import ConfigError, RunError
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest
 from posenc.encodings.frequencies import SinusoidalFrequencies
 from posenc.evaluation.evaluate import load_model
 from posenc.evaluation.factor_search import (
@@ -41,7 +40,7 @@ from posenc.runs.run_directory import RunDirectory
 
 MIN_POPULATION = 3  # PI, NTK and YaRN
 STATE_TYPES = {"settings": dict, "generations": list, "digest": str}
-SIZE_KEYS = ("population", "parents", "mutations", "crossovers")
+SIZE_KEYS = tuple(field.name for field in fields(SearchSize))
 SEARCH_KEYS = ("length", "split", "tokens", "batch_tokens", "seed", *SIZE_KEYS)
 """The settings on which the candidates and their losses depend."""
 OnProgress = Callable[[int, int, float], None]
@@ -84,7 +83,6 @@ def search_factors(
     key = {"protocol": "nonoverlapping", "split": request.split, "length": request.length}
     windows = build_windows(data, key)
     model = load_model(run, config, data.vocab_size, select_device(config))
-    torch.set_num_threads(run.status().resolved.get("threads", torch.get_num_threads()))
     starting = _starting_factors(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"

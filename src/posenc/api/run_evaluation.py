@@ -1,15 +1,13 @@
 """Evaluates a saved run, for both `posenc evaluate` and `LoadedRun.evaluate`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from posenc.api.saved_run import locked_run, run_tokenizer, training_data
+from posenc.api.saved_run import locked_run, run_tokenizer, training_data, training_threads
 from posenc.config.component_types import check_trusted, user_targets
 from posenc.config.compose import LENGTH_KEYS
 from posenc.config.errors import ConfigError
@@ -23,7 +21,7 @@ from posenc.model.build import build_encoding
 from posenc.model.device import deterministic_numerics, select_device
 from posenc.runs.row_types import Row
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_trusted_target
+from posenc.runs.trusted_code import is_trusted
 from posenc.tracking.build_tracker import build_tracker
 
 
@@ -84,7 +82,7 @@ def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
     values: Any = OmegaConf.to_container(request, resolve=True)
     for key in ("evaluation", "data"):
         for target in user_targets({key: values.get(key)}):
-            if not is_trusted_target(target):
+            if not is_trusted("target", target):
                 check_trusted({"_target_": target}, key, modules)
 
 
@@ -95,7 +93,7 @@ def evaluate_run(evaluation: Evaluation, console: Console) -> list[Row]:
     RunError if weights are missing or a loss is not finite.
     """
     run = evaluation.run
-    with locked_run(run), _training_threads(run), deterministic_numerics():
+    with locked_run(run), training_threads(run), deterministic_numerics():
         return _evaluate(evaluation, console)
 
 
@@ -124,14 +122,3 @@ def _evaluate(evaluation: Evaluation, console: Console) -> list[Row]:
     tracker.start(run, run.config(), "evaluate")
     tracker.finish(failed=False)
     return rows
-
-
-@contextmanager
-def _training_threads(run: RunDirectory) -> Iterator[None]:
-    """Use as many threads as in training, because their number can affect the rounding of sums."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(run.status().resolved.get("threads", threads))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.component_types import trusted_modules, user_targets
@@ -17,7 +18,7 @@ from posenc.data.tasks.task_data import TaskData
 from posenc.data.tokenizers import Tokenizer, load_tokenizer
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_trusted_cache, is_trusted_target
+from posenc.runs.trusted_code import is_trusted
 from posenc.tracking.build_tracker import reset_untrusted_destination
 
 
@@ -35,7 +36,7 @@ def run_config(
     returns the command or call that trusts a list of modules.
     """
     values = run.config_dict()
-    unknown = {t.split(".")[0] for t in user_targets(values) if not is_trusted_target(t)}
+    unknown = {t.split(".")[0] for t in user_targets(values) if not is_trusted("target", t)}
     needed = trusted_modules(values)  # `modules` is empty in a saved configuration
     modules = [*modules, *(name for name in needed if name not in {*unknown, *modules})]
     config = OmegaConf.create({**values, "modules": modules})
@@ -43,7 +44,7 @@ def run_config(
     has_corpus = (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file()
     own = run.path.absolute().parent.parent / ".data"  # the default, where the run is now
     is_own = os.path.realpath(config.cache_dir) == os.path.realpath(own)
-    if not (has_corpus and (is_own or is_trusted_cache(config.cache_dir))):
+    if not (has_corpus and (is_own or is_trusted("cache", config.cache_dir))):
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:
@@ -66,6 +67,17 @@ def locked_run(run: RunDirectory) -> Iterator[None]:
             holder = describe_holder(run.lock_file)
             raise ConfigError(f"{run.name} is in use by {holder}; wait for that process")
         yield
+
+
+@contextmanager
+def training_threads(run: RunDirectory) -> Iterator[None]:
+    """Use as many threads as in training, because their number can affect the rounding of sums."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(run.status().resolved.get("threads", threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run_tokenizer(run: RunDirectory, config: DictConfig) -> Tokenizer:

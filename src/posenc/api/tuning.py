@@ -105,7 +105,7 @@ def _run_round(
                 f" cannot be compared with those of new trials; use a different name=..."
             )
     _, statuses = launch_training(sweep, planned_runs)
-    if any(status.state not in ("finished", "failed") for status in statuses.values()):
+    if not all(status.has_ended for status in statuses.values()):
         return False
     for search, trial, planned in zip(searches, suggested, planned_runs, strict=True):
         is_finished = statuses[planned.name].state == "finished"

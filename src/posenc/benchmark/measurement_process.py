@@ -89,30 +89,27 @@ def time_rounds(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     of `rounds`.
     """
     configs = [OmegaConf.create(config) for config in request["configs"]]
-    variants = [(index, pass_) for index, pass_ in request["variants"]]
     if any(should_compile(config) for config in configs):
         # By default, torch.compile only warns and falls back to eager mode at this limit.
-        torch._dynamo.config.recompile_limit *= len(variants)
+        torch._dynamo.config.recompile_limit *= len(request["variants"])
         torch._dynamo.config.fail_on_recompile_limit_hit = True
     benchmarked: dict[tuple[int, bool], BenchmarkedModel | BenchmarkedAttention] = {}
-    for key in [_benchmarked_key(*variant) for variant in variants]:
+    variants = []
+    for index, pass_ in request["variants"]:
+        key = index, pass_ in ATTENTION_PASSES
         if key not in benchmarked:
             build = BenchmarkedAttention if key[1] else BenchmarkedModel
-            benchmarked[key] = build(configs[key[0]])
+            benchmarked[key] = build(configs[index])
+        variants.append((benchmarked[key], pass_))
     device, precisions = select_device(configs[0]), {config.precision for config in configs}
     matmuls = {precision: make_matmul(precision, device) for precision in precisions}
     for round_ in range(request["rounds"]):
         order = variants if round_ % 2 == 0 else variants[::-1]
-        times = [benchmarked[_benchmarked_key(*v)].pass_seconds(v[1]) for v in order]
+        times = [model.pass_seconds(pass_) for model, pass_ in order]
         yield {
             "seconds": times if round_ % 2 == 0 else times[::-1],
             "matmuls": {name: call_seconds(matmul, device) for name, matmul in matmuls.items()},
         }
-
-
-def _benchmarked_key(index: int, pass_: str) -> tuple[int, bool]:
-    """Return the index of a variant's configuration, and whether only attention is timed."""
-    return index, pass_ in ATTENTION_PASSES
 
 
 def measure_peak(request: dict[str, Any]) -> Iterator[dict[str, float]]:

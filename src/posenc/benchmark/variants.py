@@ -1,6 +1,6 @@
 """The variants of a benchmark: combinations of encoding, kernel, length and pass."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from omegaconf import DictConfig
@@ -85,8 +85,8 @@ def build_variants(jobs: Sequence[tuple[Sequence[str], DictConfig]]) -> list[Var
     return sorted(variants.values(), key=lambda v: (v.length, PASSES.index(v.pass_)))
 
 
-def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
-    """Return the variants of one job after building its model on the meta device.
+def _build(label: str, config: DictConfig, verified: set[str]) -> Iterator[Variant]:
+    """Yield the variants of one job after building its model on the meta device.
 
     Raises ValueError or ConfigError if the configuration is invalid.
     """
@@ -106,25 +106,20 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> list[Variant]:
     auto_choices, length = choices, config.train_length
     if config.kernel != "auto":
         auto_choices = layer_choices("auto", model.encoding, device, dtype)
-    flops = dict.fromkeys(PASSES, model_flops(model, length)) | dict.fromkeys(
-        ATTENTION_PASSES, forward_flops(0, 1, config.model.width, length)
-    )
-    variants = []
     for pass_ in config.passes:
-        num_layers = 1 if pass_ in ATTENTION_PASSES else len(choices)  # these time layer 0 only
-        timed, auto = choices[:num_layers], auto_choices[:num_layers]
-        variants.append(
-            Variant(
-                label=label,
-                config=config,
-                pass_=pass_,
-                kernels=_names(timed),
-                kernel_reason=describe_choices(timed),
-                auto_kernels=_names(auto),
-                flops_per_token=flops[pass_],
-            )
+        timed, auto, flops = choices, auto_choices, model_flops(model, length)
+        if pass_ in ATTENTION_PASSES:  # these time layer 0 only
+            timed, auto = choices[:1], auto_choices[:1]
+            flops = forward_flops(0, 1, config.model.width, length)
+        yield Variant(
+            label=label,
+            config=config,
+            pass_=pass_,
+            kernels=_names(timed),
+            kernel_reason=describe_choices(timed),
+            auto_kernels=_names(auto),
+            flops_per_token=flops,
         )
-    return variants
 
 
 def _names(choices: Sequence[KernelChoice]) -> str:

@@ -69,28 +69,24 @@ def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
 def gradients_are_correct(under_test: EncodingUnderTest) -> Result:
     """gradients match finite differences"""
     encoding = under_test.build_encoding({}).double()
-    hook_inputs = random_inputs(encoding, GRADCHECK_LENGTH)
-    inputs = {name: getattr(hook_inputs, name).requires_grad_() for name in ("x", "q", "k", "v")}
-    leaves = {**inputs, **dict(encoding.named_parameters())}
+    inputs = random_inputs(encoding, GRADCHECK_LENGTH)
+    leaves = {name: getattr(inputs, name).requires_grad_() for name in ("x", "q", "k", "v")}
+    leaves |= dict(encoding.named_parameters())
     for layer in distinct_layers(encoding):
-        if _gradients_match(encoding, layer, hook_inputs.pos, inputs, leaves):
+        if _gradients_match(encoding, layer, inputs, leaves):
             continue
         for name, tensor in leaves.items():
-            if not _gradients_match(encoding, layer, hook_inputs.pos, inputs, {name: tensor}):
+            if not _gradients_match(encoding, layer, inputs, {name: tensor}):
                 return failed(f"the gradient with respect to {name} is wrong in layer {layer}")
         return failed(f"the joint gradient is wrong in layer {layer}")
     return passed(f"with respect to {', '.join(leaves)}")
 
 
 def _gradients_match(
-    encoding: Encoding,
-    layer: int,
-    pos: Tensor,
-    inputs: Mapping[str, Tensor],
-    leaves: Mapping[str, Tensor],
+    encoding: Encoding, layer: int, inputs: AttentionInputs, leaves: Mapping[str, Tensor]
 ) -> bool:
     """Return whether autograd and finite differences with respect to `leaves` agree in a layer."""
-    x, q, k, v = (inputs[name] for name in ("x", "q", "k", "v"))
+    x, q, k, v, pos = inputs
 
     def attend(*_: Tensor) -> Tensor:  # gradcheck perturbs the leaves in place
         seed_cpu(SEED)

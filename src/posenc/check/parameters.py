@@ -42,22 +42,17 @@ class LogitsByCondition:
 
     def __init__(self, model: Decoder, length: int) -> None:
         self.model, self.length = model, length
-        self.logits: list[Tensor | None] = []
-        self._compute_next()
+        self.logits: list[Tensor | None] = [self._compute(0)]
 
     def __getitem__(self, index: int) -> Tensor | None:
         """Return the logits under condition `index`; None if coordinates are not supported."""
         while len(self.logits) <= index:
-            self._compute_next()
+            self.logits.append(self._compute(len(self.logits)))
         return self.logits[index]
 
-    def _compute_next(self) -> None:
-        """Append the logits under the next condition to `logits`."""
-        training, fraction, axes = CONDITIONS[len(self.logits)]
+    def _compute(self, index: int) -> Tensor | None:
+        training, fraction, axes = CONDITIONS[index]
         self.model.encoding.set_training_progress(fraction)
-        self.logits.append(self._compute(training, axes))
-
-    def _compute(self, training: bool, axes: int | None) -> Tensor | None:
         tokens = random_tokens(self.length, batch=1)
         if axes is None:
             return compute_logits(self.model, tokens, training=training)

@@ -5,7 +5,12 @@ import copy
 import torch
 
 from posenc.attention.reference import AttentionInputs, bias_arguments
-from posenc.check.causality import attention_hook_name, first_differing_hook, layer_outputs
+from posenc.check.causality import (
+    TOLERANCE,
+    attention_hook_name,
+    first_differing_hook,
+    layer_outputs,
+)
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import distinct_layers, float32_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
@@ -15,7 +20,6 @@ from posenc.encodings.base import Encoding
 from posenc.model.transformer import seed_cpu
 
 PROGRESS = 0.3
-TOLERANCE = 1e-4  # in float32
 
 
 @torch.no_grad()

@@ -99,8 +99,9 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
                 raise ConfigError("--config-dir is missing a folder; use --config-dir DIR")
             config_dirs.append(Path(value))
         elif name == CFG and CFG in FLAGS.get(command, ()):
-            has_part = bool(remaining) and remaining[0] in CFG_PARTS
-            _check_part(value or (remaining.pop(0) if has_part else "job"))
+            part = value or (remaining.pop(0) if remaining and remaining[0] in CFG_PARTS else "job")
+            if part != "job":
+                raise ConfigError(f"{CFG} {part}: only {CFG} job is available; omit {part}")
             flags.add(CFG)
         elif word in FLAGS.get(command, ()):
             flags.add(word)
@@ -120,12 +121,6 @@ def parse(command: str, argv: Sequence[str]) -> Arguments:
 def _key(override: str) -> str:
     """Return the key of an override, without parsing it, because `list` must not import Hydra."""
     return override.partition("=")[0].lstrip("+~")
-
-
-def _check_part(part: str) -> None:
-    """Raise ConfigError for `--cfg hydra` and `--cfg all`, which print Hydra's own settings."""
-    if part != "job":
-        raise ConfigError(f"{CFG} {part}: only {CFG} job is available; omit {part}")
 
 
 def _unknown_flag_error(command: str, word: str, name: str) -> ConfigError:

@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig
 from rich.table import Table
 from rich.text import Text
 
@@ -40,34 +38,31 @@ STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail":
 
 def run(arguments: Arguments) -> int:
     require_single_values(arguments)
-    overrides, config_dirs, console = arguments.overrides, arguments.config_dirs, Console()
-    encoding = _encoding_under_test(overrides, config_dirs)
-    if any(override_key(override) == "encoding" for override in overrides):
+    overrides, console = arguments.overrides, Console()
+    composer = Composer("train", arguments.config_dirs)
+    keys = {override_key(override): override for override in overrides}
+    parameters = [o for key, o in keys.items() if key.startswith(("encoding.", "encoding/"))]
+    if parameters and "encoding" not in keys:
+        raise ConfigError(f"{parameters[0]} is a parameter of one encoding; add encoding=NAME")
+    encoding = _encoding_under_test(overrides, composer)
+    if "encoding" in keys:
         if CFG in arguments.flags:
             return print_configs([encoding.config])
         return int(not _check_one(encoding, console))
-    names = sorted(options("encoding", config_dirs))
+    names = sorted(options("encoding", arguments.config_dirs))
     jobs = {name: [f"encoding={name}", *overrides] for name in names}
     if CFG in arguments.flags:
-        composer = Composer("train", config_dirs)
-        return print_configs([_compose(job, composer) for job in jobs.values()])
+        return print_configs([compose_job([*SMALL_MODEL, *job], composer) for job in jobs.values()])
     failures = 0
     for name, job in jobs.items():
-        failures += not _check_briefly(name, job, config_dirs, console)
+        failures += not _check_briefly(name, job, composer, console)
     console.print(f"{len(names)} encodings, {failures} with failures")
     return int(failures > 0)
 
 
-def _compose(overrides: Sequence[str], composer: Composer) -> DictConfig:
-    """Return the training configuration with a small model."""
-    return compose_job([*SMALL_MODEL, *overrides], composer)
-
-
-def _encoding_under_test(
-    overrides: Sequence[str], config_dirs: Sequence[Path]
-) -> "EncodingUnderTest":
+def _encoding_under_test(overrides: Sequence[str], composer: Composer) -> "EncodingUnderTest":
     """Return the encoding to check, with a small model. Raises ConfigError for invalid settings."""
-    config = _compose(overrides, Composer("train", config_dirs))
+    config = compose_job([*SMALL_MODEL, *overrides], composer)
     import torch  # a slow import, after the configuration has been checked
 
     from posenc.check import EncodingUnderTest
@@ -75,9 +70,8 @@ def _encoding_under_test(
     torch.set_num_threads(1)  # more threads would slow down such small models
     modules = list(config.modules)
     components.check(config.encoding, name="encoding", modules=modules)
-    encoding = EncodingUnderTest(
-        config, options("encoding", config_dirs).get(config.choices.encoding, "")
-    )
+    descriptions = options("encoding", composer.config_dirs)
+    encoding = EncodingUnderTest(config, descriptions.get(config.choices.encoding, ""))
     encoding.check_model()
     return encoding
 
@@ -103,13 +97,13 @@ def _check_one(encoding: "EncodingUnderTest", console: Console) -> bool:
 
 
 def _check_briefly(
-    name: str, overrides: Sequence[str], config_dirs: Sequence[Path], console: Console
+    name: str, overrides: Sequence[str], composer: Composer, console: Console
 ) -> bool:
     """Print one line for an encoding and one per failure or hint; return True if none failed."""
     from posenc.check import check, description
 
     try:
-        results = dict(check(_encoding_under_test(overrides, config_dirs)))
+        results = dict(check(_encoding_under_test(overrides, composer)))
     except ConfigError as error:
         console.print(Text(f"{name:18}").append(f" fail {error}", STYLES["fail"]), soft_wrap=True)
         return False

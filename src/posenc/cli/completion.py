@@ -16,7 +16,14 @@ import yaml
 from posenc.cli.arguments import FILTER_KEYS, FLAGS, FOLDER_KEYS, SELECTION_KEYS, Arguments
 from posenc.cli.help import COMMANDS
 from posenc.config.errors import ConfigError
-from posenc.config.paths import OUTPUTS, allowed_options, conf_dir, groups, option_files
+from posenc.config.paths import (
+    OUTPUTS,
+    allowed_options,
+    conf_dir,
+    experiment_names,
+    groups,
+    option_files,
+)
 from posenc.config.settings import TYPES
 from posenc.config.yaml_files import check_config_dir
 
@@ -48,10 +55,7 @@ compdef _posenc posenc
 complete -c posenc -f -a '(posenc completion "line="(commandline -cp) 2>/dev/null)'
 """,
 }
-CONFIG_FILES = {
-    **dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train"),
-    "search-factors": "search_factors",
-}
+CONFIG_FILES = dict.fromkeys(("plan", "tune", "wandb-sweep", "check"), "train")
 """Command -> the file in `conf/` that has its keys, if it is not named after the command."""
 EXPERIMENT_GROUPS = ("experiment", "size")
 """Config groups whose options set keys of other groups."""
@@ -153,7 +157,7 @@ def _values(key: str, context: Context) -> list[str]:
     """Return a key's possible values: options, experiments, run directories or allowed strings."""
     names = allowed_options(key, context.config_dirs)
     if key == "name":
-        names = [file.parent.name for file in context.outputs.glob("*/plan.json")]
+        names = experiment_names(context.outputs)
     elif key == "run":
         names = [str(file.parent) for file in context.outputs.glob("*/*/config.yaml")]
     elif not names:
@@ -169,7 +173,7 @@ def _keys(command: str, context: Context) -> list[str]:
     """
     if command in FOLDER_COMMANDS:
         return [*FOLDER_KEYS, *EXTRA_KEYS.get(command, ())]
-    file = conf_dir() / f"{CONFIG_FILES.get(command, command)}.yaml"
+    file = conf_dir() / f"{CONFIG_FILES.get(command, command).replace('-', '_')}.yaml"
     keys = _dotted_keys(file)
     entries = yaml.safe_load(file.read_text())["defaults"]
     defaults = [name for entry in entries if isinstance(entry, dict) for name in entry]

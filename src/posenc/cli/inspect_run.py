@@ -4,7 +4,7 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from posenc.api.saved_run import run_config, training_data
+from posenc.api.saved_run import run_config, training_data, training_threads
 from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import command_with_modules, compose_request, print_configs
 from posenc.config.console import Console
@@ -49,11 +49,11 @@ def inspect_run(arguments: Arguments) -> int:
     check_identity(config)
     config.logger = request.logger
     tracker = build_tracker(config)
-    torch.set_num_threads(directory.status().resolved.get("threads", torch.get_num_threads()))
     console = Console(stderr=True)
-    trained = _load_run(directory, config, request, console)
-    with console.status("measuring") as status:
-        measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
+    with training_threads(directory):
+        trained = _load_run(directory, config, request, console)
+        with console.status("measuring") as status:
+            measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))
     results = run_results(
         directory.name, config.choices.encoding, measurements, config.train_length
     )

@@ -11,7 +11,7 @@ from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
 from posenc.cli.targets import experiment_folder, outputs_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
-from posenc.config.paths import OUTPUTS, experiment_arguments
+from posenc.config.paths import OUTPUTS, experiment_command
 from posenc.runs.run_directory import (
     RunDirectory,
     SelectRuns,
@@ -50,9 +50,8 @@ def _find_in_folder(path: Any, runs: Sequence[RunDirectory], folder: Path) -> Ru
     if len(matches) > 1 and not exact:
         raise ambiguous_run_error(path, [run.name for run in matches])
     if not matches:
-        names = [run.name for run in runs]
-        listed = join_first(names) if names else "none"
-        raise ConfigError(f"run={path}: no run in {folder} has this prefix (its runs: {listed})")
+        names = join_first([run.name for run in runs])
+        raise ConfigError(f"run={path}: no run in {folder} has this prefix (its runs: {names})")
     return (exact or matches)[0]
 
 
@@ -74,7 +73,7 @@ def select_runs(arguments: Arguments) -> list[str]:
         folder = experiment_folder(replace(arguments, overrides=tuple(folder_overrides)))
         finished = [run for run in list_runs(folder) if run.status().state == "finished"]
         if not finished:
-            command = f"posenc status {experiment_arguments(folder)}"
+            command = experiment_command("status", folder)
             raise ConfigError(f"{folder} has no finished runs; see `{command}`")
         runs = filter_runs(finished, filters)
     kept = [o for o in others if override_key(o) not in (*FOLDER_KEYS, "run")]

@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
     from posenc.api.longrope_search import search_factors  # imports torch, after typos are reported
-    from posenc.api.saved_run import locked_run, run_config
+    from posenc.api.saved_run import locked_run, run_config, training_threads
 
     config = run_config(directory, list(request.modules), command_with_modules(arguments))
     check_identity(config)
@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
                 f" lowest loss {loss:.6f}"
             )
 
-        with locked_run(directory):
+        with locked_run(directory), training_threads(directory):
             result = search_factors(directory, config, request, on_progress, console.print)
     _print(directory, request.length, request.split, result)
     return 0

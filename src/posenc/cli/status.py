@@ -12,7 +12,7 @@ from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.paths import describe_other_results
 from posenc.runs.run_directory import RunDirectory
-from posenc.sweeps.status_table import all_runs, may_continue, status_json, status_table
+from posenc.sweeps.status_table import all_runs, status_json, status_table
 
 WATCH_SECONDS = 1.0
 
@@ -45,6 +45,6 @@ def _watch(read_runs: Callable[[], list[RunDirectory]]) -> None:
         while True:
             runs = read_runs()
             live.update(status_table(runs), refresh=True)
-            if not any(may_continue(run) for run in runs):
+            if all(run.status().has_ended for run in runs):
                 return
             time.sleep(WATCH_SECONDS)

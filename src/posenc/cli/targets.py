@@ -11,6 +11,7 @@ from posenc.cli.arguments import FOLDER_KEYS, SELECTION_KEYS, Arguments
 from posenc.config.compose import Composer, compose
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.overrides import override_key, parse
+from posenc.config.paths import experiment_names
 from posenc.config.resolve import compose_resolved
 from posenc.config.settings import TYPES, check_settings
 
@@ -23,8 +24,7 @@ def experiment_folder(arguments: Arguments) -> Path:
     config = _folder_settings(arguments)
     folder = Path(config.outputs_dir) / config.name
     if not folder.is_dir():
-        existing = sorted(p.parent.name for p in Path(config.outputs_dir).glob("*/plan.json"))
-        names = ", ".join(existing) or "none"
+        names = ", ".join(experiment_names(folder.parent)) or "none"
         raise ConfigError(f"{folder} does not exist (experiments in {config.outputs_dir}: {names})")
     return folder
 

@@ -11,7 +11,7 @@ from posenc.cli.arguments import CFG, Arguments
 from posenc.cli.targets import print_configs
 from posenc.config.console import Console
 from posenc.config.errors import plural
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.runs.status import Status
 
 
@@ -42,7 +42,7 @@ def _summarize(statuses: dict[str, Status], folder: Path, console: Console) -> i
         return 1
     runs = plural(len(statuses), "run")
     console.print(
-        f"{runs} finished ({folder}). Next: posenc report {experiment_arguments(folder)}",
+        f"{runs} finished ({folder}). Next: {experiment_command('report', folder)}",
         highlight=False,
         soft_wrap=True,
     )

@@ -51,10 +51,10 @@ def compose(
     """
     if config_dirs:
         config = _compose(command, overrides, config_dirs)
-        return config if with_hydra else _without_hydra(config)
-    stats = [(file, file.stat()) for file in conf_dir().rglob("*.yaml") if file.exists()]
-    files = frozenset((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
-    config = pickle.loads(_pickled_composition(command, tuple(overrides), files))
+    else:
+        stats = [(file, file.stat()) for file in conf_dir().rglob("*.yaml") if file.exists()]
+        files = frozenset((file, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+        config = pickle.loads(_pickled_composition(command, tuple(overrides), files))
     return config if with_hydra else _without_hydra(config)
 
 

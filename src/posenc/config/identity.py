@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.component_types import import_target, is_user_code
 from posenc.config.errors import ConfigError, RunError, describe_error
 from posenc.config.user_sources import source_hash
-from posenc.config.values import canonical, walk
+from posenc.config.values import canonical, json_digest, walk
 
 IDENTITY_FIELDS = (
     "encoding",
@@ -95,9 +95,8 @@ def _new_options(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def short_hash(values: dict[str, Any]) -> str:
-    """Return the first eight hexadecimal digits of the SHA-256 hash of JSON-like values."""
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    """Return the first eight hexadecimal digits of `json_digest`."""
+    return json_digest(values)[:8]
 
 
 def key_without_seed(values: dict[str, Any]) -> str:

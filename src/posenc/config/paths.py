@@ -1,5 +1,6 @@
 """The folders `conf/`, with its config groups, and `outputs/`, with the results."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
@@ -12,12 +13,23 @@ OUTPUTS = Path("outputs")
 SWAP_GROUP, NO_SWAP = "evaluation/swap", "none"
 
 
-def experiment_arguments(folder: Path) -> str:
-    """Return the arguments with which a command finds an experiment's folder."""
-    arguments = [f"name={folder.name}"]
+def experiment_command(command: str, folder: Path) -> str:
+    """Return `posenc COMMAND` for an experiment's folder, as it is typed in a shell."""
+    words = ["posenc", command, f"name={folder.name}"]
     if folder.parent != OUTPUTS:
-        arguments.append(f"outputs_dir={folder.parent}")
-    return shlex.join(arguments)
+        words.append(f"outputs_dir={folder.parent}")
+    return shlex.join(words)
+
+
+def replace_home(text: str, name: str) -> str:
+    """Return `text` with `name` for the path of the home directory."""
+    home = str(Path.home())
+    return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?=/|$)", name, text)
+
+
+def experiment_names(outputs: Path) -> list[str]:
+    """Return the names of the experiments in a folder of results, sorted."""
+    return sorted(file.parent.name for file in outputs.glob("*/plan.json"))
 
 
 def describe_other_results(folder: Path) -> str:

@@ -158,9 +158,9 @@ def check_settings(
     a tuple of its choices. Raises a single ConfigError that lists every problem.
     """
     problems: list[str] = []
-    unset = [key for key in OPTIONAL if not isinstance(_select(config, key), Mapping)]
+    unset = [key for key in OPTIONAL if not isinstance(select(config, key), Mapping)]
     for key, annotation in types.items():
-        value = _select(config, key)
+        value = select(config, key)
         if key.split(".")[0] in unset and (value is MISSING or "." in key):
             continue
         if problem := _problem(key, canonical(value), annotation):
@@ -194,7 +194,7 @@ def evaluation_lengths(config: DictConfig) -> list[int]:
     return sorted(set(lengths))
 
 
-def _select(config: DictConfig | Mapping[str, Any], key: str) -> Any:
+def select(config: DictConfig | Mapping[str, Any], key: str) -> Any:
     """Return the plain value of a dotted key, or MISSING."""
     if isinstance(config, DictConfig):
         try:

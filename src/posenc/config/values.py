@@ -1,5 +1,7 @@
 """Type checks and the canonical form of plain configuration values."""
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,3 +92,9 @@ def is_printable(value: Any) -> bool:
     """Whether the keys and strings in nested values have only characters that can be printed."""
     texts = (text for path, item in walk([value]) for text in (path, item))
     return not any(isinstance(text, str) and UNPRINTABLE.search(text) for text in texts)
+
+
+def json_digest(value: Any) -> str:
+    """Return the SHA-256 (hex) of `value` as canonical JSON; the order of keys does not matter."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,16 +1,15 @@
 """A corpus: documents in up to three splits, and fractions for automatic splits."""
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
+from posenc.config.values import json_digest
 
 MIN_DOCUMENTS_TO_HASH = 200
 """With fewer documents, a split that receives 5% of them by hash could be empty."""
@@ -133,12 +132,6 @@ class SplittableCorpus(Corpus):
 def split_lines(document: str) -> list[str]:
     """Return the lines of `document` without their newlines; the last line may lack one."""
     return document.removesuffix("\n").split("\n") if document else []
-
-
-def json_digest(value: Any) -> str:
-    """Return the SHA-256 (hex) of `value` as canonical JSON; the order of keys does not matter."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _next_line_start(document: str, start: int, limit: int) -> int:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from posenc.config.errors import ConfigError, first_line
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import SplitFractions, SplittableCorpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import SplitFractions, SplittableCorpus
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000

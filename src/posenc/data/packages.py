@@ -12,7 +12,8 @@ from packaging.utils import canonicalize_name
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import Corpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus
 from posenc.runs.files import file_sha256
 
 _EXCLUDED_FOLDERS = {"test", "tests", "testing", "_vendor", "_vendored", "vendored"}

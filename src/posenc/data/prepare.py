@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.corpus import Corpus, json_digest, split_lines
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus, split_lines
 from posenc.data.prepared_files import write_meta
 from posenc.data.tokenized import TokenizedData
 from posenc.data.tokenizers import Tokenizer, TokenizerTrainer
+from posenc.runs.files import flush_to_disk
 from posenc.runs.lock import lock, wait_for_lock
 
 _FORMAT_VERSION = 1
@@ -149,6 +151,5 @@ def _write_tokens(
             if tokens // _PROGRESS_INTERVAL < (tokens + len(ids)) // _PROGRESS_INTERVAL:
                 on_progress(f"data: {split}: {tokens + len(ids):,} tokens so far")
             tokens += len(ids)
-        file.flush()
-        os.fsync(file.fileno())
+    flush_to_disk(path)
     return tokens

@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from posenc.config.errors import RunError, abbreviate, describe_error
-from posenc.config.values import wrong_types
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest, wrong_types
 from posenc.runs.files import file_sha256, is_sparse, read_json, read_text, write_json
 
 META_TYPES: dict[str, Any] = {

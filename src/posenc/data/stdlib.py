@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
-from posenc.data.corpus import Corpus, SplitFractions, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus, SplitFractions
 
 _SUFFIXES = (".py", ".rst", ".txt")
 _EXCLUDED_FOLDERS = {

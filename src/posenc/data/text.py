@@ -8,7 +8,8 @@ from pathlib import Path
 
 from posenc.config.errors import ConfigError, did_you_mean
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import SplitFractions, SplittableCorpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import SplitFractions, SplittableCorpus
 from posenc.data.document_files import FORMATS, DocumentFile
 
 Paths = str | Sequence[str]

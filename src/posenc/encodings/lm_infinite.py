@@ -13,6 +13,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Encoding, Geometry, layer_encodings
 from posenc.encodings.coordinates import require_1d_positions
+from posenc.encodings.randomized import POSITION_HOOKS
 from posenc.encodings.rotation_ranges import require_rope, rotate_near_and_far
 from posenc.encodings.window import Window
 from posenc.encodings.wrapper import EncodingFactory
@@ -64,7 +65,7 @@ def _require_distances_only(encoding: Encoding) -> None:
     layers = layer_encodings(encoding)
     used = {
         hook
-        for hook in ("embed", "rotate", "bias", "content_bias", "value_bias")
+        for hook in POSITION_HOOKS
         if encoding.overrides(hook) or any(layer.overrides(hook) for layer in layers)
     }
     uses_positions = "bias" in used and "shift_invariant" in encoding.limitations

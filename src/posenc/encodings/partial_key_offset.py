@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Geometry
-from posenc.encodings.rope import Layout, Rope
+from posenc.encodings.rope import Layout, Rope, per_channel
 from posenc.encodings.spectra import Spectrum
 
 
@@ -44,9 +44,6 @@ class PartialKeyOffset(Rope):
     def stationary_channels(self, axes: int, length: int, device: torch.device) -> Tensor:
         """Return which channels [d] of a head are not rotated."""
         frequencies, _ = self.sinusoids.frequencies(axes, length, device)
-        if self.layout == "half":
-            rotated = torch.cat([frequencies, frequencies], dim=-1).flatten() != 0
-        else:
-            rotated = frequencies.flatten().repeat_interleave(2) != 0
+        rotated = per_channel(frequencies, self.layout).flatten() != 0
         num_unrotated = self.geometry.head_dim - self.rotary_dim
         return ~torch.cat([rotated, rotated.new_zeros(num_unrotated)])

@@ -88,6 +88,13 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return torch.stack(_rotated(a, b, cos, sin), dim=-1).flatten(-3)
 
 
+def per_channel(values: Tensor, layout: Layout) -> Tensor:
+    """Repeat the value of each pair [.., d/2] for both of its channels [.., d]."""
+    if layout == "half":
+        return torch.cat([values, values], dim=-1)
+    return values.repeat_interleave(2, dim=-1)
+
+
 def _rotated(a: Tensor, b: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """Return a cos - b sin and b cos + a sin."""
     return torch.addcmul(a * cos, b, sin, value=-1), torch.addcmul(b * cos, a, sin)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Geometry
 from posenc.encodings.coordinates import require_1d_positions
-from posenc.encodings.rope import Layout, Rope
+from posenc.encodings.rope import Layout, Rope, per_channel
 from posenc.encodings.spectra import Spectrum
 
 MAX_SCALE = 1e36  # leaves room for q and k below the largest float32
@@ -60,10 +60,7 @@ class Xpos(Rope):
         middle = first + math.ceil((last - first + 1) / 2)
         exponents = (pos.double() - middle)[:, None] / self.scale_base
         scale = self.decay.to(pos.device) ** exponents  # [T, d/2]
-        if self.layout == "half":
-            scale = torch.cat([scale, scale], dim=-1)
-        else:
-            scale = scale.repeat_interleave(2, dim=-1)
+        scale = per_channel(scale, self.layout)
         return (q * scale).to(q.dtype), (k / scale).to(k.dtype)
 
     def max_length(self) -> int:

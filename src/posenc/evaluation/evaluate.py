@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from posenc.attention import UnsupportedKernelError
 from posenc.config.errors import RunError
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
 from posenc.data.dataset import Dataset
@@ -168,7 +168,7 @@ def _not_trained_error(run: RunDirectory, checkpoint: Checkpoint | None, total: 
         latest = f"it has no intact checkpoint ({num_checkpoints} corrupt)"
     else:
         latest = "it has no checkpoint"
-    command = f"the command that `posenc status {experiment_arguments(run.path.parent)}` prints"
+    command = f"the command that `{experiment_command('status', run.path.parent)}` prints"
     if run.status().state == "finished":
         return RunError(
             f"{run.name} finished, but {latest}; to redo the missing steps, delete"

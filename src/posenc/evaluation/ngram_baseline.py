@@ -43,8 +43,7 @@ def ngram_rows(config: DictConfig, data: TokenizedData, num_steps: int) -> list[
     """
     if config.ngram_order is None:
         return []
-    length = config.train_length
-    max_order = min(config.ngram_order, length + 1)
+    length, max_order = config.train_length, _max_order(config)
     windows = data.training_batches(length, config.seed)
     starts = windows.starts(num_steps * training_steps(config).sequences)
     if len(starts) * length > MAX_TRAINING_TOKENS:
@@ -92,10 +91,13 @@ def save_ngram_rows(
         log.warning("overwriting %s: %s", run.ngrams_file, error)
         saved = []
     others = [row for row in saved if (row["data"], row["split"]) != (data.fingerprint, split)]
-    max_order = min(config.ngram_order or 1, config.train_length + 1)
-    if not run.ngrams_file.exists() or len(saved) - len(others) < max_order - 1:
+    if not run.ngrams_file.exists() or len(saved) - len(others) < _max_order(config) - 1:
         rows = [*others, *ngram_rows(config, data, num_steps)]
         write_rows(run.ngrams_file, rows, run_hash)
+
+
+def _max_order(config: DictConfig) -> int:
+    return min(config.ngram_order or 1, config.train_length + 1)
 
 
 def _cached_rows(file: Path, name: str) -> list[dict[str, Any]]:

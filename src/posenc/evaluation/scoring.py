@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from posenc.config.errors import RunError
-from posenc.data.dataset import Dataset, TokenArray
+from posenc.data.dataset import Dataset
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.evaluation.requests import Request
 from posenc.evaluation.windows import Batch, Budget, Windows
@@ -146,7 +146,9 @@ def measure(
     order = budget.order(windows)[rank() :: world_size()]
     max_length = windows.lengths.max()
     sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
-    blocks, accuracy = _BlockTotals(windows.text), windows.text is None  # for tasks only
+    text, accuracy = windows.text, windows.text is None  # accuracy is for tasks only
+    num_blocks = 0 if text is None else -(-len(text.tokens) // BLOCK_TOKENS)
+    blocks = BlockSums(np.zeros(num_blocks), np.zeros(num_blocks, dtype=np.int64))
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows without an error
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
@@ -157,8 +159,9 @@ def measure(
             length = batch.inputs.shape[1]
             sums[:length] += _at_positions(batch.scored, losses.double()).sum(dim=0).numpy()
             counts[:length] += batch.scored.sum(dim=0).numpy()
-            blocks.add(batch, losses.double())
-            if is_correct is not None:
+            if is_correct is None:
+                _add_to_blocks(blocks, batch, losses.double())
+            else:
                 per_window = _at_positions(batch.scored, is_correct.double()).sum(dim=1)
                 num_exact = (per_window == batch.scored.sum(dim=1)).sum()
                 correct += (int(per_window.sum()), int(num_exact))
@@ -174,32 +177,17 @@ def measure(
     indices, seconds = np.flatnonzero(all_reduce_sum(was_scored)), time.perf_counter() - start_time
     sums, counts = all_reduce_sum(sums), all_reduce_sum(counts)
     totals = all_reduce_sum(correct).tolist() if accuracy else (None, None)
-    return Measurement(sums, counts, seconds, indices, *totals, blocks=blocks.all_reduced())
+    blocks = BlockSums(all_reduce_sum(blocks.sums), all_reduce_sum(blocks.counts))
+    return Measurement(sums, counts, seconds, indices, *totals, blocks=None if accuracy else blocks)
 
 
-class _BlockTotals:
-    """Running sums in float64, one per block of a text; empty for a task (`text` is None)."""
-
-    def __init__(self, text: TokenArray | None) -> None:
-        num_blocks = 0 if text is None else -(-len(text.tokens) // BLOCK_TOKENS)
-        self._sums = np.zeros(num_blocks, dtype=np.float64)
-        self._counts = np.zeros(num_blocks, dtype=np.int64)
-
-    def add(self, batch: Batch, losses: Tensor) -> None:
-        """Add the losses [n] of the n scored targets of a batch, in the order of its mask."""
-        if not len(self._sums):
-            return
-        positions = batch.starts[:, None] + np.arange(batch.inputs.shape[1])
-        blocks = positions[batch.scored.numpy()] // BLOCK_TOKENS
-        num_blocks = len(self._sums)
-        self._sums += np.bincount(blocks, weights=losses.cpu().numpy(), minlength=num_blocks)
-        self._counts += np.bincount(blocks, minlength=num_blocks)
-
-    def all_reduced(self) -> BlockSums | None:
-        """Return the sums over all processes of the run, or None for a task."""
-        if not len(self._sums):
-            return None
-        return BlockSums(all_reduce_sum(self._sums), all_reduce_sum(self._counts))
+def _add_to_blocks(totals: BlockSums, batch: Batch, losses: Tensor) -> None:
+    """Add the losses [n] of the n scored targets of a batch, in the order of its mask."""
+    positions = batch.starts[:, None] + np.arange(batch.inputs.shape[1])
+    blocks = positions[batch.scored.numpy()] // BLOCK_TOKENS
+    sums, counts = totals
+    sums += np.bincount(blocks, weights=losses.cpu().numpy(), minlength=len(sums))
+    counts += np.bincount(blocks, minlength=len(counts))
 
 
 def _at_positions(scored: Tensor, values: Tensor) -> Tensor:

@@ -23,8 +23,6 @@ SEED_OVERRIDE = re.compile(r"seed=(0|[1-9]\d{0,17})")
 """An override that sets a valid seed."""
 
 SWEEP_ONLY_KEYS = ("grids", "sizes", "retry", "reuse")
-DEBUG_SCALED_KEYS = (("tokens",), ("validation", "every_tokens"), ("validation", "tokens"))
-"""Settings that `debug.fraction` scales, as key paths."""
 
 
 def compose_sweep_jobs(jobs: Iterable[Sequence[str]], composer: Composer) -> list[dict[str, Any]]:
@@ -100,8 +98,8 @@ def apply_debug(values: dict[str, Any]) -> None:
     if debug["fraction"] is not None:
         if not 0 < debug["fraction"] <= 1:
             raise ConfigError(f"debug.fraction={debug['fraction']} must be above 0 and at most 1")
-        for *parents, key in DEBUG_SCALED_KEYS:
-            node = values[parents[0]] if parents else values
+        validation = values["validation"]
+        for node, key in (values, "tokens"), (validation, "every_tokens"), (validation, "tokens"):
             if node[key] is not None:
                 node[key] = max(1, round(node[key] * debug["fraction"]))
     if debug["steps"] is not None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from posenc.jobs.exit_codes import BUSY, DISK_FULL, FAILED, FINISHED, INTERRUPTED, LOST, READ_ONLY
-from posenc.runs.environment import thread_variables
+from posenc.runs.environment import thread_variables, torchrun_variables
 from posenc.runs.lock import LOCK_TIMEOUT, lock
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import State, Status
@@ -51,16 +51,8 @@ def run_ranks(
 def _start_rank(
     command: Sequence[str], rank: int, devices: int, port: int, threads: int
 ) -> subprocess.Popen[bytes]:
-    rank_variables = {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "WORLD_SIZE": devices,
-        "LOCAL_WORLD_SIZE": devices,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-    }
-    rank_env = {name: str(value) for name, value in rank_variables.items()}
-    return subprocess.Popen(command, env=os.environ | thread_variables(threads) | rank_env)
+    variables = thread_variables(threads) | torchrun_variables(rank, devices, port)
+    return subprocess.Popen(command, env=os.environ | variables)
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], stop: StopRequest) -> set[int]:

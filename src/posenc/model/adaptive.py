@@ -106,13 +106,13 @@ class AdaptiveHead(nn.Module):
         hidden, tokens = self.dropout(hidden).flatten(0, 1), targets.flatten()
         cluster, first_cutoff = self.embedding.cluster_index(tokens), self.embedding.cutoffs[0]
         first_targets = torch.where(cluster == 0, tokens, first_cutoff + cluster - 1)
-        losses = token_losses(hidden[None], self.weight, first_targets[None])[0]
+        losses = token_losses(hidden, self.weight, first_targets)
         for i, start in enumerate(self.embedding.cutoffs, start=1):
             (in_cluster,) = (cluster == i).nonzero(as_tuple=True)
             projected = self._project_to_cluster(hidden[in_cluster], i)
             cluster_targets = tokens[in_cluster] - start
             weight = self.embedding.cluster_embedding(i)
-            cluster_losses = token_losses(projected[None], weight, cluster_targets[None])[0]
+            cluster_losses = token_losses(projected, weight, cluster_targets)
             losses = losses.index_add(0, in_cluster, cluster_losses)
         return losses.view_as(targets)
 

@@ -13,15 +13,15 @@ LOGITS_BUDGET = 2**26
 
 
 def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the negative log-likelihood [B, T] in nats of targets [B, T].
+    """Return the negative log-likelihood [..] in nats of targets [..].
 
-    The logits are hidden [B, T, D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
+    The logits are hidden [.., D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
     The product is computed in the precision of autocast or, without it, of `hidden`; softmax and
     logarithm in float32 or wider. If there are more logits than `LOGITS_BUDGET`, the loss is
     computed in chunks, which the backward pass recomputes.
     """
     chunk_size = max(1, LOGITS_BUDGET // weight.shape[0])
-    rows, labels = hidden.flatten(0, 1), targets.flatten()
+    rows, labels = hidden.flatten(0, -2), targets.flatten()
     if len(rows) <= chunk_size:
         return _chunk_losses(rows, weight, labels).view_as(targets)
     losses = [

@@ -37,15 +37,14 @@ Array = NDArray[np.float64]
 class BootstrapInterval:
     """A mean over `num_seeds` seeds and its interval.
 
-    `num_blocks` is the number of blocks with scored targets. `variation` is the variation that the
-    interval includes: only "text" if there are too few seeds to estimate that between seeds.
+    `variation` is the variation that the interval includes: only "text" if there are too few seeds
+    to estimate that between seeds.
     """
 
     mean: float
     low: float
     high: float
     num_seeds: int
-    num_blocks: int
 
     @property
     def variation(self) -> Literal["text", "text and seeds"]:
@@ -76,9 +75,7 @@ def bootstrap_interval(
         deviations = per_seed.std(axis=1, ddof=1)
         means = means + deviations / np.sqrt(num_seeds) * _t_values(num_seeds - 1)
     low, high = np.nanquantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return BootstrapInterval(
-        float(original.mean()), float(low), float(high), num_seeds, int(used.sum())
-    )
+    return BootstrapInterval(float(original.mean()), float(low), float(high), num_seeds)
 
 
 def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:

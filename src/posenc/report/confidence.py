@@ -1,6 +1,6 @@
 """Means over seeds with their confidence intervals."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -34,13 +34,17 @@ class Band:
     seeds: int
 
     @property
+    def is_t_interval(self) -> bool:
+        return self.seeds >= MIN_SEEDS
+
+    @property
     def description(self) -> str:
         """A description of `low` and `high`; empty if there are fewer than two seeds."""
         if self.seeds <= 1:
             return ""
-        if self.seeds < MIN_SEEDS:
-            return f"minimum and maximum over {self.seeds} seeds"
-        return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
+        if self.is_t_interval:
+            return f"{CONFIDENCE:.0%} t interval of {self.seeds} seeds"
+        return f"minimum and maximum over {self.seeds} seeds"
 
 
 def t_interval(values: Sequence[float], confidence: float) -> TInterval:
@@ -65,6 +69,11 @@ def zero_width_band(value: float) -> Band:
     return Band(value, value, value, 0)
 
 
+def format_range(counts: Collection[int]) -> str:
+    """Return the numbers as text: "3", or "1-3" if they vary."""
+    return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+
+
 def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
     """Return the part of a figure's subtitle that describes its points and bands."""
     counts = {band.seeds for band in bands} - {0}
@@ -72,8 +81,7 @@ def describe_bands(bands: Iterable[Band], *, geometric: bool = False) -> str:
         return ""
     if counts == {1}:
         return "One seed"
-    seeds = "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
-    mean = f"{'Geometric mean' if geometric else 'Mean'} of {seeds} seeds"
+    mean = f"{'Geometric mean' if geometric else 'Mean'} of {format_range(counts)} seeds"
     interval = f"its {CONFIDENCE:.0%} t interval"
     if max(counts) < MIN_SEEDS:
         return f"{mean}; the band runs from the lowest to the highest value"

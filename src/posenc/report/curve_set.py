@@ -9,9 +9,11 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from posenc.config.errors import plural
 from posenc.report.bootstrap import BootstrapInterval, bootstrap_interval
-from posenc.report.confidence import Band, band
+from posenc.report.confidence import Band, band, format_range
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.scale import exp, format_number
 from posenc.runs.loss_arrays import BlockSums
@@ -72,14 +74,12 @@ class EvaluationKey:
 
     def __str__(self) -> str:
         protocol, _ = PROTOCOL_DESCRIPTIONS.get(self.protocol, (self.protocol, ""))
-        stride = ""
-        if self.stride is not None:
-            sliding = self.protocol == "sliding"
-            stride = (
-                f", stride {self.stride}"
-                if sliding
-                else f", {plural(self.stride, 'token')} per window"
-            )
+        if self.stride is None:
+            stride = ""
+        elif self.protocol == "sliding":
+            stride = f", stride {self.stride}"
+        else:
+            stride = f", {plural(self.stride, 'token')} per window"
         name, *settings = (self.swap or "").split(" ")
         swap = f", with {' '.join([SWAP_NAMES.get(name, name), *settings])}" if self.swap else ""
         return f"{self.data_name} {self.split}, {protocol}{stride}{swap}"
@@ -150,12 +150,18 @@ class Point:
     @cached_property
     def text_interval(self) -> BootstrapInterval | None:
         """The bootstrap interval for a mean loss; None if blocks are missing or too few."""
-        blocks = [sums for sums in self.blocks if sums is not None]
-        return bootstrap_interval(blocks) if len(blocks) == len(self.seeds) else None
+        blocks = self.blocks_of(self.seeds)
+        return bootstrap_interval(blocks) if blocks else None
 
     @property
     def mean(self) -> float:
         return fmean(self.values)
+
+    def blocks_of(self, seeds: Collection[int]) -> list[BlockSums]:
+        """Return the blocks for some of the seeds; empty if any of them are missing."""
+        by_seed = dict(zip(self.seeds, self.blocks, strict=True))
+        blocks = [sums for seed in seeds if (sums := by_seed[seed]) is not None]
+        return blocks if len(blocks) == len(seeds) else []
 
     def mean_over(self, seeds: Collection[int]) -> float:
         """Return the mean over some of the seeds."""
@@ -182,8 +188,7 @@ class Curve:
     @property
     def seeds(self) -> str:
         """The number of seeds per point as text: "3", or "1-3" if it varies."""
-        counts = {len(point.seeds) for point in self.points}
-        return "-".join(str(n) for n in dict.fromkeys((min(counts), max(counts))))
+        return format_range({len(point.seeds) for point in self.points})
 
 
 @dataclass(frozen=True)
@@ -271,6 +276,12 @@ class CurveSet:
 
     def published_in(self, *units: str) -> dict[str, PublishedCurve]:
         return {label: curve for label, curve in self.published if curve.unit in units}
+
+
+def spread(values: Sequence[float], count: int) -> list[float]:
+    """Return up to `count` of the values, evenly spread from the first to the last."""
+    indices = np.linspace(0, len(values) - 1, min(count, len(values)))
+    return [values[round(i)] for i in indices]
 
 
 def describe_lengths(lengths: Iterable[float], train_length: int) -> list[str]:

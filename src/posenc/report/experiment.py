@@ -1,6 +1,5 @@
 """Reads an experiment's folder: its runs, its plan, its premises and its claims."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,12 @@ from posenc.config.errors import (
     did_you_mean,
     printable,
 )
-from posenc.config.paths import describe_other_results, experiment_arguments
+from posenc.config.paths import describe_other_results, experiment_command, replace_home
+from posenc.config.settings import select
 from posenc.config.values import canonical
 from posenc.report.claim import Claim
 from posenc.report.claim_parser import parse_claims
+from posenc.report.claim_sides import Value
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
 from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
@@ -29,6 +30,9 @@ from posenc.runs.loss_arrays import BlockSums, row_blocks
 from posenc.runs.plan_file import read_plan
 from posenc.runs.run_directory import STOPPED_EARLY, RunDirectory, SelectRuns, list_runs
 from posenc.runs.status import Status
+
+MACHINE_KEYS = ("device", "processor", "threads")
+"""The values in a run's status on which speed and memory depend."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +94,16 @@ class Run:
         """Return a row's number of training tokens: its `at_tokens`, or else the run's `tokens`."""
         return row.get("at_tokens") or self.config["tokens"]
 
-    def select_rows(self, row_keys: Mapping[str, Any], at_tokens: int | None = None) -> list[Row]:
-        """Return the rows, at all lengths, that have the values in `row_keys`.
+    def select_rows(self, value: Value) -> list[Row]:
+        """Return the rows that a value of a claim selects, at all lengths.
 
         By default, these are the rows on the run's own data and configured evaluation split.
-        `at_tokens` is None for the final weights.
         """
-        keys = {"split": self.config["evaluation"]["split"], "at_tokens": at_tokens, **row_keys}
+        keys = {
+            "split": self.config["evaluation"]["split"],
+            "at_tokens": self.at_tokens(value.selector),
+            **value.row_keys,
+        }
         corpus = keys.pop("corpus", None)
         keys |= {"data_name": corpus} if corpus else {"data": self.config["planned"]["fingerprint"]}
         return [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
@@ -116,12 +123,7 @@ class Run:
             return self.config["choices"][key] == value
         if key == "tokens" and value in self._evaluated_at_tokens:
             return True
-        node: Any = self.config
-        for part in key.split("."):
-            if not isinstance(node, Mapping) or part not in node:
-                return False
-            node = node[part]
-        return canonical(node) == value
+        return canonical(select(self.config, key)) == value
 
 
 @dataclass(frozen=True)
@@ -257,9 +259,7 @@ def _read_run(directory: RunDirectory) -> Run:
 
 def _shorten_paths(text: str) -> str:
     """Return `text` with paths relative to the working directory or to the home directory."""
-    text = text.replace(f"{Path.cwd()}/", "")
-    home = str(Path.home())
-    return text if home == "/" else re.sub(rf"(?<![\w.-]){re.escape(home)}(?=/|$)", "~", text)
+    return replace_home(text.replace(f"{Path.cwd()}/", ""), "~")
 
 
 def _no_runs_message(folder: Path) -> str:
@@ -277,5 +277,5 @@ def _none_evaluated_message(folder: Path, runs: Sequence[Run], corrupt: Mapping[
         return f"{folder}: no run has usable results; {run}: {reason}"
     states = Counter(run.status.state for run in runs)
     counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    command = f"posenc status {experiment_arguments(folder)}"
+    command = experiment_command("status", folder)
     return f"{folder}: no run has been evaluated yet ({counts}); see `{command}`"

@@ -7,10 +7,8 @@ from itertools import groupby
 from math import pi
 from operator import itemgetter
 
-import numpy as np
-
 from posenc.report.chart import Chart, Line, VerticalLine
-from posenc.report.curve_set import CurveSet, describe_lengths, select_main_evaluation
+from posenc.report.curve_set import CurveSet, describe_lengths, select_main_evaluation, spread
 from posenc.report.curves import RunPoint, curve_sets, evaluation_key
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.experiment import Experiment
@@ -86,8 +84,7 @@ def _bases_by_label(experiment: Experiment) -> dict[str, float]:
 def _base_lines(curves: CurveSet, bases: dict[str, float]) -> tuple[Line, ...]:
     by_base = sorted((bases[c.label], c) for c in curves.curves if c.label in bases)
     evaluated = sorted({point.x for _, curve in by_base for point in curve.points})
-    last, count = len(evaluated) - 1, min(MAX_LINES, len(evaluated))
-    lengths = [int(evaluated[round(i)]) for i in np.linspace(0, last, count)]
+    lengths = [int(x) for x in spread(evaluated, MAX_LINES)]
     names = describe_lengths(lengths, curves.train_length)
     styles = sweep_styles(encoding_style("rope"), len(lengths))
     lines = []

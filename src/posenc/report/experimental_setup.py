@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from posenc.report.curve_set import PROTOCOL_DESCRIPTIONS, CurveSet, EvaluationKey
-from posenc.report.experiment import Experiment, Run
+from posenc.report.experiment import MACHINE_KEYS, Experiment, Run
 from posenc.report.run_labels import flatten, format_setting
 
 
@@ -102,7 +102,7 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
 
 def _machine(run: Run) -> str:
     resolved = run.status.resolved
-    names = (name for name in ("device", "processor", "threads") if name in resolved)
+    names = (name for name in MACHINE_KEYS if name in resolved)
     return ", ".join(f"{name} {format_setting(resolved[name])}" for name in names)
 
 

@@ -85,27 +85,26 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         pairs, problem = paired_samples(clause, train_length, experiment)
     except NoVerdictError as error:
         return ClauseVerdict(clause, error.outcome, error.reason)
-    verdict = ClauseVerdict(clause, "undecided", INCLUDES_MARGIN, tuple(pairs))
-    if problem:
-        verdict = replace(verdict, outcome=problem.outcome, reason=problem.reason)
-    if not pairs:
-        return verdict
     scale = clause.scale
     differences = [left - right for left, right in pairs.values()]
     interval = t_interval(differences, clause.interval_confidence)
+    outcome, reason = "undecided", INCLUDES_MARGIN
+    if problem:
+        outcome, reason = problem.outcome, problem.reason
+    elif interval.low is not None and interval.high is not None:
+        margin = scale.margin(clause.margin)
+        outcome = compare(clause.comparison, interval.low, interval.high, margin)
+        reason = INCLUDES_MARGIN if outcome == "undecided" else None
     ends = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
-    verdict = replace(
-        verdict,
+    return ClauseVerdict(
+        clause,
+        outcome,
+        reason,
+        tuple(pairs),
         left=scale.to_unit(fmean(left for left, _ in pairs.values())),
         right=scale.to_unit(fmean(right for _, right in pairs.values())),
         difference=TInterval(scale.difference(interval.mean), *ends),
     )
-    if problem or interval.low is None or interval.high is None:
-        return verdict
-    margin = scale.margin(clause.margin)
-    outcome = compare(clause.comparison, interval.low, interval.high, margin)
-    reason = INCLUDES_MARGIN if outcome == "undecided" else None
-    return replace(verdict, outcome=outcome, reason=reason)
 
 
 @dataclass(frozen=True)

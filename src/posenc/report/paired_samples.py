@@ -13,7 +13,7 @@ from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim import Clause
 from posenc.report.claim_sides import Length, Ngram, Side, Value
 from posenc.report.confidence import MIN_SEEDS
-from posenc.report.experiment import Experiment, Run
+from posenc.report.experiment import MACHINE_KEYS, Experiment, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.report.run_labels import training_settings
 from posenc.report.run_samples import (
@@ -36,7 +36,7 @@ def paired_samples(
 ) -> tuple[dict[int, tuple[float, float]], NoVerdictError | None]:
     """Return the numbers of both sides by seed, and an error if there are too few for a verdict.
 
-    Raises NoVerdictError if a side has no runs or the sides are not comparable.
+    Raises NoVerdictError if no seed has numbers for both sides or the sides are not comparable.
     """
     values = clause.values
     runs = [runs_by_seed(value, train_length, experiment) for value in values]
@@ -59,7 +59,10 @@ def paired_samples(
             errors.append(error)
     if len(pairs) >= MIN_SEEDS:
         return pairs, None
-    return pairs, errors[0] if errors else _too_few_seeds(list(pairs), experiment)
+    problem = errors[0] if errors else _too_few_seeds(list(pairs), experiment)
+    if not pairs:
+        raise problem
+    return pairs, problem
 
 
 def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:
@@ -81,7 +84,7 @@ def _check_same_machine(runs: Sequence[Run]) -> None:
     """Raise NoVerdictError if runs whose speed or memory is compared ran on different machines."""
     for run in runs[1:]:
         first, other = runs[0].status.resolved, run.status.resolved
-        for key in ("device", "processor", "threads"):
+        for key in MACHINE_KEYS:
             if first.get(key) != other.get(key):
                 raise NoVerdictError(
                     "not comparable",

@@ -104,18 +104,15 @@ def _sections(results: Results, files: Iterable[str]) -> Iterator[Section]:
 
 
 def _verdict_sections(verdicts: Verdicts) -> Iterator[Section]:
-    tables = verdict_tables(verdicts)
-    if verdicts.premises:
-        heading = f"Premises: {summary(verdicts.premises)}"
-        yield Section("premises", heading, tables[:1], "Premises")
-    if verdicts.claims:
-        heading = f"Verdicts: {summary(verdicts.claims)}"
-        yield Section("verdicts", heading, tables[-1:], "Verdicts")
+    groups = verdicts.by_heading.items()
+    for (group, items), table in zip(groups, verdict_tables(verdicts), strict=True):
+        name = "Verdicts" if group == "Claims" else group
+        yield Section(name.lower(), f"{name}: {summary(items)}", [table], name)
 
 
 def _reproduction(results: Results) -> list[Block]:
     experiment = results.experiment
-    command = quoted_command(experiment.command or "")
+    command = quoted_command(experiment.command)
     if command is None:
         return [Paragraph(NO_COMMAND_TEXT)]
     provenance = (

@@ -65,7 +65,7 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokenEffect | None:
     ]
     known = [fraction for fraction in fractions if fraction is not None]
     gain = band([losses[train_length] - losses[max(losses)] for losses in by_seed])
-    is_uncertain = gain.seeds >= MIN_SEEDS and gain.low <= 0
+    is_uncertain = gain.is_t_interval and gain.low <= 0
     return EarlyTokenEffect(slope, None if is_uncertain or len(known) < len(seeds) else band(known))
 
 
@@ -159,8 +159,8 @@ def paired_difference(left: Point, right: Point) -> Difference | None:
     bootstrap. Otherwise, it is the t interval over seeds; returns None if there are too few seeds.
     """
     seeds = [seed for seed in left.seeds if seed in right.seeds]
-    a, b = _blocks(left, seeds), _blocks(right, seeds)
-    if seeds and a and b and _same_tokens([*a, *b]):
+    a, b = left.blocks_of(seeds), right.blocks_of(seeds)
+    if a and b and _same_tokens([*a, *b]):
         interval = bootstrap_interval(a, b)
         if interval is not None:
             method = f"{DESCRIPTION}; covers {interval.variation}"
@@ -187,13 +187,6 @@ def _column(curves: CurveSet, x: float) -> dict[str, TableValue]:
         is_best = comparable and (tied or means[label] == means[best_label])
         values[label] = TableValue(point, is_best, difference)
     return values
-
-
-def _blocks(point: Point, seeds: Sequence[int]) -> list[BlockSums]:
-    """Return the blocks of a point for these seeds; empty if any of them are missing."""
-    by_seed = dict(zip(point.seeds, point.blocks, strict=True))
-    blocks = [sums for seed in seeds if (sums := by_seed[seed]) is not None]
-    return blocks if len(blocks) == len(seeds) else []
 
 
 def _same_tokens(blocks: Sequence[BlockSums]) -> bool:

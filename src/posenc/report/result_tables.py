@@ -114,6 +114,13 @@ def _table(
     relative = describe_lengths(curves.x_values, curves.train_length)
     has_early_tokens = any(row.early_tokens for row in rows)
     published = matching_published_curves(curves)
+    columns = [
+        Column(curves.label_heading, align="left"),
+        Column("seeds"),
+        *(Column(f"{x:.0f}", detail=text) for x, text in zip(lengths, relative, strict=True)),
+        Column(f"{relative[-1]} / L"),
+        *((Column("S", detail="nats"), Column("early tokens")) if has_early_tokens else ()),
+    ]
     grid: list[list[Cell | str]] = []
     for row in rows:
         label = row.curve.label
@@ -128,20 +135,11 @@ def _table(
         if label in published:
             numbers = published[label].values
             texts = [format_number(numbers[x]) if x in numbers else None for x in lengths]
-            ends = [
-                format_published_ratio(numbers, curves),
-                *((None, None) if has_early_tokens else ()),
-            ]
-            texts = [f"{label}, published", None, *texts, *ends]
-            grid.append([Cell(text, style="dim") for text in texts])
-    grid += _ngram_rows(curves, 3 if has_early_tokens else 1)
-    columns = [
-        Column(curves.label_heading, align="left"),
-        Column("seeds"),
-        *(Column(f"{x:.0f}", detail=text) for x, text in zip(lengths, relative, strict=True)),
-        Column(f"{relative[-1]} / L"),
-        *((Column("S", detail="nats"), Column("early tokens")) if has_early_tokens else ()),
-    ]
+            texts = [f"{label}, published", None, *texts, format_published_ratio(numbers, curves)]
+            grid.append(_dim_row(texts, len(columns)))
+    for order, loss in curves.ngrams.items():
+        texts = [f"{order}-gram model", None, *[format_number(exp(loss))] * len(lengths)]
+        grid.append(_dim_row(texts, len(columns)))
     notes = [
         *label_notes(row.curve.label for row in rows),
         *value_notes(quantity, [rows, *fixed_targets]),
@@ -155,14 +153,10 @@ def _table(
     return Table(curves.title, columns, grid, notes, key_columns=2)
 
 
-def _ngram_rows(curves: CurveSet, num_empty: int) -> list[list[Cell | str]]:
-    """Return a row for each n-gram model; each row ends with `num_empty` empty cells."""
-    rows: list[list[Cell | str]] = []
-    for order, loss in curves.ngrams.items():
-        perplexities = [format_number(exp(loss))] * len(curves.x_values)
-        texts = [f"{order}-gram model", None, *perplexities, *[None] * num_empty]
-        rows.append([Cell(text, style="dim") for text in texts])
-    return rows
+def _dim_row(texts: Sequence[str | None], width: int) -> list[Cell | str]:
+    """Return a row of `width` dim cells, of which those after the last text are empty."""
+    padding = [None] * (width - len(texts))
+    return [Cell(text, style="dim") for text in (*texts, *padding)]
 
 
 def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
@@ -201,7 +195,7 @@ def _band_text(
 ) -> str:
     """Return the transformed mean and, with enough seeds, ± half the width of the t interval."""
     mean, low, high = map(transform, (band.mean, band.low, band.high))
-    return format(mean) + (f" ±{format((high - low) / 2)}" if band.seeds >= MIN_SEEDS else "")
+    return format(mean) + (f" ±{format((high - low) / 2)}" if band.is_t_interval else "")
 
 
 def comparison_notes(

@@ -63,7 +63,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
 def lengths_in_common(runs_by_value: Sequence[tuple[Value, Mapping[int, Run]]]) -> set[int]:
     """Return the evaluation lengths that all evaluated runs of a comparison have in common."""
     lengths = [
-        {row["length"] for row in run.select_rows(value.row_keys, run.at_tokens(value.selector))}
+        {row["length"] for row in run.select_rows(value)}
         for value, by_seed in runs_by_value
         for run in by_seed.values()
         if run.rows and value.quantity.source != "timing"
@@ -122,9 +122,7 @@ def read_sample(
 
 def _matching_rows(value: Value, run: Run, length: int | None, experiment: Experiment) -> list[Row]:
     """Return the rows that a value selects, at `length` or, if it is None, at all lengths."""
-    at_tokens = run.at_tokens(value.selector)
-    rows = run.select_rows(value.row_keys, at_tokens)
-    rows = [row for row in rows if length in (None, row["length"])]
+    rows = [row for row in run.select_rows(value) if length in (None, row["length"])]
     if length is not None and length < 1:
         raise NoVerdictError(
             "not comparable", f"{run.name}: {value.length} is {length} tokens, but must be positive"
@@ -163,7 +161,7 @@ def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> s
     if protocol in PROTOCOLS:
         parameter = PROTOCOLS[protocol].parameter
         if length and PROTOCOLS[protocol].needs_longest_length:
-            lengths |= {row["length"] for row in run.select_rows(value.row_keys, at_tokens)}
+            lengths |= {row["length"] for row in run.select_rows(value)}
     number = value.row_keys.get("stride") or run.config["evaluation"].get(parameter)
     settings = {
         "run": to_override_value(path, "run"),

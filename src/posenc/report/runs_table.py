@@ -68,22 +68,16 @@ def ngrams_csv(experiment: Experiment) -> str:
 def blocks_csv(experiment: Experiment) -> str:
     """Return CSV with a row for each block of text of each measurement with saved blocks."""
     names = ("data", "split", "protocol", "stride", "swap", "length")
-    return records_csv(
-        [
-            {**measurement, "block": index, "sum": total, "count": count}
-            for run in experiment.runs
-            for row in _measurements(run)
-            if (blocks := run.blocks(row)) is not None
-            for measurement in [
-                {
-                    "run": run.name,
-                    "tokens": run.training_tokens(row),
-                    **{name: row.get(name) for name in names},
-                }
-            ]
-            for index, (total, count) in enumerate(zip(*(a.tolist() for a in blocks), strict=True))
-        ]
-    )
+    records = []
+    measured = [(run, row) for run in experiment.runs for row in _measurements(run)]
+    for run, row in measured:
+        if (blocks := run.blocks(row)) is None:
+            continue
+        key = {"run": run.name, "tokens": run.training_tokens(row)}
+        key |= {name: row.get(name) for name in names}
+        pairs = zip(blocks.sums.tolist(), blocks.counts.tolist(), strict=True)
+        records += ({**key, "block": i, "sum": s, "count": n} for i, (s, n) in enumerate(pairs))
+    return records_csv(records)
 
 
 def runs_table(experiment: Experiment) -> Table:

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from posenc.config.errors import plural
-from posenc.config.paths import experiment_arguments
-from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_lengths
+from posenc.config.paths import experiment_command
+from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_lengths, spread
 from posenc.report.judge import Verdict
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow, ResultSet, TableValue
@@ -68,7 +67,7 @@ def _print_main_results(console: Console, results: Results) -> None:
         console.print()
     folder = Path(results.experiment.folder).expanduser()
     for line in results.missing[:1]:
-        command = f"posenc status {experiment_arguments(folder)}"
+        command = experiment_command("status", folder)
         console.print(f"{line} see `{command}`", soft_wrap=True)
     for name, reason in results.experiment.corrupt.items():
         console.print(f"{name}: {reason}", soft_wrap=True, highlight=False)
@@ -167,10 +166,8 @@ def _short_table(curves: CurveSet, rows: Sequence[ResultRow], console: Console) 
 
     The lengths are spread evenly from the shortest to the longest.
     """
-    last = len(curves.x_values) - 1
-    for count in range(last + 1, 0, -1):
-        indices = np.linspace(0, last, count).round().astype(int)
-        table = _table_at_lengths(curves, rows, [curves.x_values[i] for i in indices])
+    for count in range(len(curves.x_values), 0, -1):
+        table = _table_at_lengths(curves, rows, spread(curves.x_values, count))
         if table.fits(console):
             break
     return table

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from posenc.config.errors import RunError
-from posenc.report.confidence import MIN_SEEDS, Band
+from posenc.report.confidence import Band
 from posenc.report.curve_set import CurveSet, DisplayedQuantity
 from posenc.report.page import write_page
 from posenc.report.report_page import report_page
@@ -49,20 +49,16 @@ def write_report(
     results = read_results(folder, select)
     verdicts = results.verdicts
     accuracies, perplexities = results.accuracy_tables, results.perplexity_tables
-    accuracy_csv = tables_csv(results.accuracies)
-    perplexity_csv = tables_csv(results.losses)
-    optional = {
-        "ngrams.csv": ngrams_csv(results.experiment),
-        "blocks.csv": blocks_csv(results.experiment),
-    }
     files = {
         **_table_files("claims", verdicts_csv(verdicts), verdict_tables(verdicts)),
-        **_table_files("accuracy", accuracy_csv, accuracies, results.missing),
-        **_table_files("extrapolation", perplexity_csv, perplexities, results.missing),
+        **_table_files("accuracy", tables_csv(results.accuracies), accuracies, results.missing),
+        **_table_files("extrapolation", tables_csv(results.losses), perplexities, results.missing),
         "runs.csv": runs_csv(results.experiment),
-        **{name: text for name, text in optional.items() if text},
+        "ngrams.csv": ngrams_csv(results.experiment),
+        "blocks.csv": blocks_csv(results.experiment),
         **{name: data for figure in results.figures for name, data in figure.files().items()},
     }
+    files = {name: data for name, data in files.items() if data}
     index = folder / ("report-selected" if select else "report") / "index.html"
     write_page(index, files, report_page(results, files))
     print_report(console, results, index, full=full)
@@ -150,4 +146,4 @@ def _early_columns(row: ResultRow) -> dict[str, Any]:
 
 def _t_bounds(band: Band) -> tuple[float | None, float | None]:
     """Return the bounds of a t interval; None with too few seeds."""
-    return (band.low, band.high) if band.seeds >= MIN_SEEDS else (None, None)
+    return (band.low, band.high) if band.is_t_interval else (None, None)

@@ -31,15 +31,6 @@ Libraries read them when they compute their first product.
 """
 SOURCE_VARIABLE = "POSENC_SOURCE"
 """The variable that holds the folder of the original package, in case a job imports a copy."""
-TORCHRUN_VARIABLES = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
-"""The environment variables of torchrun that define a process's place in its group."""
 LIGHTNING_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 """The environment variables from which Lightning takes the rank when it is imported."""
 
@@ -47,11 +38,12 @@ LIGHTNING_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE
 def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
     """Return the environment of a job that uses `threads` threads and imports posenc from `code`.
 
-    It extends this process's environment, except for TORCHRUN_VARIABLES and PRECISION_VARIABLES. No
-    bytecode is written into `code`, whose files are compared with the installed package.
+    It extends this process's environment, except for the variables of torchrun and
+    PRECISION_VARIABLES. No bytecode is written into `code`, whose files are compared with the
+    installed package.
     """
     folders = [code, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    excluded = {*TORCHRUN_VARIABLES, *PRECISION_VARIABLES}
+    excluded = {*torchrun_variables(0, 1, 0), *PRECISION_VARIABLES}
     no_bytecode = {"PYTHONDONTWRITEBYTECODE": "1"} if code else {}
     return {
         **MALLOC_VARIABLES,
@@ -61,6 +53,18 @@ def job_environment(threads: int, code: Path | None = None) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder),
         **thread_variables(threads),
         **no_bytecode,
+    }
+
+
+def torchrun_variables(rank: int, devices: int, port: int) -> dict[str, str]:
+    """Return the variables that define a process's place in its group, as torchrun sets them."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(devices),
+        "LOCAL_WORLD_SIZE": str(devices),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
     }
 
 

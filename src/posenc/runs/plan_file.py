@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.config.errors import RunError
+from posenc.config.paths import replace_home
 from posenc.config.values import is_printable
 from posenc.runs.files import corrupt_file_error, read_mapping, reject_special_files, write_json
 from posenc.runs.lock import lock
@@ -96,13 +97,12 @@ def join_command(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    home = str(Path.home())
-    pattern = rf"(?<![\w.-]){re.escape(home)}(?=/|$)"
-    if home == "/" or not re.search(pattern, word):
+    short = replace_home(word, "$HOME")
+    if short == word:
         return shlex.quote(word)
     if re.search(r'["`\\!$]', word):  # a shell would not only expand $HOME
-        return shlex.quote(re.sub(pattern, "~", word))
-    return f'"{re.sub(pattern, "$HOME", word)}"'
+        return shlex.quote(replace_home(word, "~"))
+    return f'"{short}"'
 
 
 def _is_file_name(name: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import ConfigError, RunError
-from posenc.config.paths import OUTPUTS
+from posenc.config.paths import OUTPUTS, experiment_names
 from posenc.runs.evaluation_rows import read_evaluation, read_rows, write_rows
 from posenc.runs.files import (
     RowsDigest,
@@ -238,10 +238,9 @@ def find_run(path: Any, outputs: Path = OUTPUTS) -> RunDirectory:
     if len(matches) > 1:
         raise ambiguous_run_error(path, matches)
     if not matches and not Path(path).exists():
-        names = sorted(file.parent.name for file in outputs.glob("*/plan.json"))
-        listed = join_first(names) if names else "none"
+        names = join_first(experiment_names(outputs))
         raise ConfigError(
-            f"run={path}: no run in {outputs} has this prefix (experiments there: {listed})"
+            f"run={path}: no run in {outputs} has this prefix (experiments there: {names})"
         )
     return open_run(matches[0] if matches else path)
 
@@ -254,8 +253,8 @@ def ambiguous_run_error(path: str, matches: Sequence[str]) -> ConfigError:
 
 
 def join_first(names: Sequence[str]) -> str:
-    """Return the first few names, followed by an ellipsis if there are more."""
-    return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED)
+    """Return the first few names, followed by an ellipsis if there are more; "none" if empty."""
+    return ", ".join(names[:MAX_LISTED]) + ", ..." * (len(names) > MAX_LISTED) or "none"
 
 
 def list_runs(folder: Path) -> list[RunDirectory]:

@@ -75,6 +75,10 @@ class Status:
     timing_digest: str | None = None
     resolved: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ("finished", "failed")
+
     def replace(self, **changes: Any) -> "Status":
         return replace(self, **changes)
 

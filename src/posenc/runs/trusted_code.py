@@ -8,9 +8,10 @@ chosen.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from posenc.config.component_types import find_module
 from posenc.config.errors import RunError
@@ -18,52 +19,25 @@ from posenc.config.values import matches_type
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
+Kind = Literal["target", "destination", "trial", "cache"]
+"""What an entry is: a class or function, where W&B uploads runs, a W&B run id, a `cache_dir`."""
 
-def record_trusted(
-    targets: Iterable[str] = (),
-    destinations: Iterable[str] = (),
-    trials: Iterable[str] = (),
-    cache_dirs: Iterable[str] = (),
-) -> None:
-    """Record classes and functions that the user trains with, and where runs are uploaded.
 
-    `trials` are W&B run ids that a sweep has assigned, and `cache_dirs` folders of prepared data.
-    Does nothing if the record cannot be written.
-    """
-    entries = {entry for target in targets if (entry := _target_entry(target)) is not None}
-    entries |= {_destination_entry(destination) for destination in destinations}
-    entries |= {_trial_entry(trial) for trial in trials}
-    entries |= {_cache_entry(folder) for folder in cache_dirs}
+def record_trusted(values: Mapping[Kind, Iterable[str]]) -> None:
+    """Record what the user trains with. Does nothing if the record cannot be written."""
+    entries = (_entry(kind, value) for kind, group in values.items() for value in group)
+    new = {entry for entry in entries if entry is not None}
     record = _record()
-    if record is None or entries <= _recorded_entries(record):
+    if record is None or new <= _recorded_entries(record):
         return
     with suppress(OSError, RunError), lock(record.with_suffix(".lock")):
-        write_json(record, sorted(_recorded_entries(record) | entries))
+        write_json(record, sorted(_recorded_entries(record) | new))
 
 
-def is_trusted_target(target: str) -> bool:
-    """Whether the user has trained with this class or function, from the file it is now in."""
-    return _is_recorded(_target_entry(target))
-
-
-def is_trusted_destination(destination: str) -> bool:
-    """Return whether the user has trained runs that are uploaded to `destination`."""
-    return _is_recorded(_destination_entry(destination))
-
-
-def is_trusted_trial(wandb_id: str) -> bool:
-    """Return whether a W&B sweep has assigned this run id to a run of the user."""
-    return _is_recorded(_trial_entry(wandb_id))
-
-
-def is_trusted_cache(folder: str) -> bool:
-    """Return whether the user has trained with this `cache_dir`."""
-    return _is_recorded(_cache_entry(folder))
-
-
-def _is_recorded(entry: str | None) -> bool:
+def is_trusted(kind: Kind, value: str) -> bool:
+    """Return whether the user has trained with this; a target must also be in the same file."""
     record = _record()
-    return record is not None and entry in _recorded_entries(record)
+    return record is not None and _entry(kind, value) in _recorded_entries(record)
 
 
 def _record() -> Path | None:
@@ -84,16 +58,17 @@ def _recorded_entries(record: Path) -> set[str]:
     return set(entries) if matches_type(entries, list[str]) else set()
 
 
-def _destination_entry(destination: str) -> str:
-    return f"upload to {destination}"
-
-
-def _trial_entry(wandb_id: str) -> str:
-    return f"W&B trial {wandb_id}"
-
-
-def _cache_entry(folder: str) -> str:
-    return f"data in {os.path.realpath(folder)}"
+def _entry(kind: Kind, value: str) -> str | None:
+    """Return the entry for a value; None for a target whose module does not exist."""
+    match kind:
+        case "target":
+            return _target_entry(value)
+        case "destination":
+            return f"upload to {value}"
+        case "trial":
+            return f"W&B trial {value}"
+        case "cache":
+            return f"data in {os.path.realpath(value)}"
 
 
 def _target_entry(target: str) -> str | None:

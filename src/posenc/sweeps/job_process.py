@@ -139,7 +139,7 @@ class JobProcess:
         self.wait()
         code, status = self.exit_code, self.run.status()
         assert code is not None
-        if code == BUSY or (status != self._old_status and status.state in ("finished", "failed")):
+        if code == BUSY or (status != self._old_status and status.has_ended):
             return status
         if code < 0:
             error = f"its process was killed ({signal.Signals(-code).name})"

@@ -118,7 +118,7 @@ def _trust(configs: Mapping[str, DictConfig]) -> None:
     destinations = filter(None, map(wandb_destination, loggers.values()))
     targets = {target for job in values for target in user_targets(job)}
     caches = {config.cache_dir for config in configs.values() if not _is_default_cache(config)}
-    record_trusted(targets, destinations, cache_dirs=caches)
+    record_trusted({"target": targets, "destination": destinations, "cache": caches})
 
 
 def _is_default_cache(config: DictConfig) -> bool:

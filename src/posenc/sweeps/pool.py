@@ -178,8 +178,7 @@ class _Launch:
                 continue
             self.waiting_runs.remove(planned)
             status = planned.run.status()
-            ended = status.state in ("finished", "failed")
-            if not ended or status == self.initial_statuses[planned.name]:
+            if not status.has_ended or status == self.initial_statuses[planned.name]:
                 return planned
             self._record(planned, status)
         return None

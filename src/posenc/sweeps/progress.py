@@ -47,10 +47,6 @@ class Snapshot:
     work: float
     seconds_left: float | None
 
-    def tokens_per_second(self) -> float | None:
-        rates = [row.tokens_per_second for row in self.rows if row.tokens_per_second]
-        return sum(rates) if rates else None
-
 
 class PlainDisplay:
     """Plain lines for a log file, with the current progress every 15 seconds."""
@@ -176,7 +172,7 @@ def status_line(run: RunDirectory, status: Status) -> str:
 
 def _summary(snapshot: Snapshot) -> str:
     parts = [format_percent(snapshot.work)]
-    if speed := snapshot.tokens_per_second():
+    if speed := sum(row.tokens_per_second or 0 for row in snapshot.rows):
         parts.append(f"{format_rate(speed)} tokens/s")
     if snapshot.seconds_left is None:
         parts.append("estimating the time left")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.config.errors import plural
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.runs.plan_file import quoted_command, read_plan, with_overrides
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
@@ -33,11 +33,6 @@ def all_runs(folder: Path) -> list[RunDirectory]:
     planned = read_plan(folder)["runs"]
     others = [run for run in list_runs(folder) if run.name not in planned]
     return [*(RunDirectory(folder / name) for name in planned), *others]
-
-
-def may_continue(run: RunDirectory) -> bool:
-    """Return whether a run may still make progress: it is pending, running or interrupted."""
-    return run.status().state not in ("finished", "failed")
 
 
 def status_table(runs: Sequence[RunDirectory]) -> Group:
@@ -77,13 +72,11 @@ def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
 def _incomplete_copies(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
     """Return a line that lists the ended runs whose W&B copies are incomplete, if there are any."""
     names = [
-        run.name
-        for run in runs
-        if statuses[run.name].state in ("finished", "failed") and wandb_is_complete(run) is False
+        run.name for run in runs if statuses[run.name].has_ended and wandb_is_complete(run) is False
     ]
     if not names:
         return []
-    command = f"posenc sync {experiment_arguments(runs[0].path.parent)}"
+    command = experiment_command("sync", runs[0].path.parent)
     return [
         Text(
             f"incomplete in W&B: {', '.join(names)} ({command} uploads the missing rows, and"

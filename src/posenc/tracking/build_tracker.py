@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.components import build
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_trusted_destination
+from posenc.runs.trusted_code import is_trusted
 from posenc.tracking.tracker import Inspection, JobType, Tracker
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -68,7 +68,7 @@ def logs_to_trusted_destination(node: DictConfig) -> bool:
     A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """
     destination = wandb_destination(node)
-    return destination is None or is_trusted_destination(destination)
+    return destination is None or is_trusted("destination", destination)
 
 
 def reset_untrusted_destination(config: DictConfig) -> None:

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from posenc.config.errors import RunError
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.mirror_file import MirrorFile
-from posenc.tracking.upload import figure_key
+from posenc.tracking.upload import report_figures
 from posenc.tracking.wandb_config import run_config, variant
 from posenc.tracking.wandb_history import (
     EVALUATION_AXES,
@@ -86,7 +86,7 @@ def read_logged_keys(folder: Path, corrupt: Collection[str] = ()) -> LoggedKeys:
         config=tuple(dict.fromkeys(key for pair in pairs for key in _config_keys(*pair))),
         media=((TABLE_KEY, IMAGE_KEY) if has_positions else ())
         + ((SWAP_TABLE_KEY,) if any(swap_rows(run.rows()) for run in runs) else ()),
-        figures=tuple(figure_key(file) for file in sorted((folder / "report").glob("*.png"))),
+        figures=tuple(report_figures(folder)),
         train_lengths=tuple(sorted({config.train_length for config in configs})),
         encoding_key="encoding" if one_variant_per_encoding else "variant",
         swaps={

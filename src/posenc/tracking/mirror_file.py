@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import RunError
-from posenc.config.values import wrong_types
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest, wrong_types
 from posenc.runs.files import corrupt_file_error, read_mapping, write_atomic, write_json
 from posenc.runs.run_directory import RunDirectory
-from posenc.runs.trusted_code import is_trusted_trial, record_trusted
+from posenc.runs.trusted_code import is_trusted, record_trusted
 from posenc.tracking.git_state import git_diff, git_state
 from posenc.tracking.wandb_config import (
     run_id,
@@ -90,7 +89,7 @@ class MirrorFile:
         A run directory may come from someone else, and must not name another of the user's runs.
         """
         is_named = id_.endswith(f".{self.directory.name}")
-        return is_named or id_ == run_id(self.directory) or is_trusted_trial(id_)
+        return is_named or id_ == run_id(self.directory) or is_trusted("trial", id_)
 
     @property
     def job_type(self) -> str:
@@ -137,7 +136,7 @@ class MirrorFile:
             if starts_training and save_diff and (diff := git_diff()):
                 write_atomic(self.directory.path / DIFF_FILE, diff)
             if trial := sweep_trial_id():
-                record_trusted(trials=[trial])
+                record_trusted({"trial": [trial]})
             self.identity = {
                 "id": trial or run_id(self.directory),
                 "job_type": job_type,

@@ -51,10 +51,10 @@ def upload_figures(folder: Path) -> bool:
 
     Returns whether anything was uploaded: False if there are no figures or W&B already has them.
     """
-    files = sorted((folder / "report").glob("*.png"))
-    if not files:
+    figures = report_figures(folder)
+    if not figures:
         return False
-    reject_special_files([folder / "report", *files])
+    reject_special_files([folder / "report", *figures.values()])
     (entity, project), experiment = experiment_project(folder), folder.resolve().name
     with run_or_error(
         id=wandb_id(experiment, REPORT_JOB_TYPE),
@@ -65,19 +65,21 @@ def upload_figures(folder: Path) -> bool:
         entity=entity,
         config={"experiment": experiment},
     ) as run:
-        digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+        digest = hashlib.sha256(b"".join(map(Path.read_bytes, figures.values()))).hexdigest()[:16]
         is_new = run.summary.get("figures") != digest
         if is_new:
             import wandb
 
-            run.log({figure_key(file): wandb.Image(str(file)) for file in files})
+            run.log({key: wandb.Image(str(file)) for key, file in figures.items()})
             run.summary.update({"figures": digest})
         close_run(run, failed=False)
     return is_new
 
 
-def figure_key(file: Path) -> str:
-    return f"report/{file.stem}"
+def report_figures(folder: Path) -> dict[str, Path]:
+    """Map the W&B key of each figure in an experiment's report to its PNG file."""
+    files = sorted((folder / "report").glob("*.png"))
+    return {f"report/{file.stem}": file for file in files}
 
 
 def experiment_project(folder: Path) -> tuple[str | None, str]:

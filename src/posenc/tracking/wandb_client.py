@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.config.errors import PosencError, RunError, describe_error, one_line
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.runs.files import NotRegularFileError, read_text, reject_special_files
 from posenc.tracking.wandb_history import LENGTH_AXIS, POSITION_AXIS, STEP_METRICS
 
@@ -219,7 +219,7 @@ def _online_run_or_none(folder: Path, init_kwargs: dict[str, Any]) -> "Run | Non
     for unused in set(folder.glob(pattern)) - existing:
         shutil.rmtree(unused)
     is_inspection = init_kwargs.get("job_type") == "inspect"  # not uploaded by `posenc sync`
-    command = f"posenc sync {experiment_arguments(folder)}"
+    command = experiment_command("sync", folder)
     remedy = "" if is_inspection else f" (upload later with `{command}`)"
     log.warning("W&B is not available online (%s); logging offline%s", reason, remedy)
     return None

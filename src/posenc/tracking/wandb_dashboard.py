@@ -17,13 +17,12 @@ from posenc.report.verdicts import summary, verdict_tables
 from posenc.tracking.logged_keys import LoggedKeys
 from posenc.tracking.wandb_history import EVALUATION_AXES, LENGTH_AXIS, POSITION_AXIS
 from posenc.tracking.wandb_media import IMAGE_KEY, SWAP_TABLE_KEY, TABLE_KEY
+from posenc.tracking.wandb_summary import RATIO_KEY, SPEED_KEY
 from posenc.tracking.wandb_workspaces_api import set_id, set_view_name
 
 MAX_RUNS = 100  # per panel; W&B's default is 10
 MAX_TITLE_LENGTH = 128
 COLUMN_PREFIXES = ("ppl@", "extrap", "cost/")
-SPEED_KEY = "cost/training_tokens_per_second"
-RATIO_KEY = "extrapolation_ratio"
 PANEL_WIDTH, PANEL_HEIGHT = 12, 8  # in units of a report's grid, which is 24 units wide
 EXTRAPOLATION_TITLES = {
     "perplexity": "Perplexity by evaluation length",

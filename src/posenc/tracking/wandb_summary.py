@@ -14,6 +14,8 @@ from posenc.tracking.wandb_history import MAIN_SPLIT, training_row
 
 MAIN_PROTOCOL = "nonoverlapping"
 COST_QUANTITIES = ("training_tokens_per_second", "training_memory_mb")
+SPEED_KEY = f"cost/{COST_QUANTITIES[0]}"
+RATIO_KEY = "extrapolation_ratio"
 BENCHMARK_METRICS = ("tokens_per_second", "peak_memory_mb", "utilization")
 
 BENCHMARK_TYPES = RowTypes(
@@ -69,7 +71,7 @@ def extrapolation_summary(rows: list[dict[str, Any]], config: DictConfig) -> dic
         longest = by_length[max(n for n, row in by_length.items() if budget_key(row) == budget)]
         if longest["length"] > train_length:
             ratio = longest["perplexity"] / at_train_length["perplexity"]
-            summary["extrapolation_ratio"] = ratio
+            summary[RATIO_KEY] = ratio
     return summary
 
 

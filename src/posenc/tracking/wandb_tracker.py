@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from posenc.config.errors import ConfigError, did_you_mean
-from posenc.config.paths import experiment_arguments
+from posenc.config.paths import experiment_command
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking import wandb_client
 from posenc.tracking.mirror import Mirror
@@ -171,7 +171,7 @@ class WandbTracker(Tracker):
         except (Exception, SystemExit) as error:
             abandon_run(self._run)
             self._run = None
-            command = f"posenc sync {experiment_arguments(experiment_folder(self._directory))}"
+            command = experiment_command("sync", experiment_folder(self._directory))
             remedy = f" (upload them later with `{command}`)" if can_sync else ""
             log.warning(
                 "W&B failed (%s); %s is no longer logged to it, but all local files are intact%s",

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from posenc.config.errors import RunError, first_line
-from posenc.runs.files import RowsDigest, file_sha256, is_sparse
+from posenc.runs.files import RowsDigest, file_sha256, flush_to_disk, is_sparse
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.pickle_size import check_checkpoint
 
@@ -235,8 +235,7 @@ def _write_file(folder: Path, prefix: str, step: int, write: Callable[[Path], No
     temporary = folder / f"writing-{os.getpid()}.ckpt"
     try:
         write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        flush_to_disk(temporary)
         digest = file_sha256(temporary)[:16]
         checkpoint = Checkpoint(folder / f"{prefix}-{step:09d}-{digest}.ckpt", step, digest)
         os.replace(temporary, checkpoint.path)

@@ -19,7 +19,7 @@ from posenc.training.batches import RepeatedBatch, micro_batch_loader
 from posenc.training.callbacks import CallbackMetrics, build_callbacks
 from posenc.training.checkpoint import resumable_checkpoint
 from posenc.training.distributed import broadcast_from_rank0
-from posenc.training.module import LanguageModel, validation_loss
+from posenc.training.module import RETRY_WHEN_FREE, LanguageModel, validation_loss
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.recorder import Recorder
 from posenc.training.session import Session
@@ -123,7 +123,7 @@ def _out_of_memory_error(
 ) -> RunError:
     """Return an error with a remedy; a resumed run keeps its micro-batch size."""
     sequences, length = steps.micro_batch_size, config.train_length
-    remedy = "rerun the command with retry=true when nothing else is using the device"
+    remedy = RETRY_WHEN_FREE
     if not has_checkpoint and sequences > 1:
         smaller = next(n for n in range(sequences // 2, 0, -1) if sequences % n == 0)
         remedy = (

@@ -23,6 +23,8 @@ from posenc.training.distributed import all_reduce_sum
 from posenc.training.optimizer import OptimizerFactory
 from posenc.training.schedule import build_scheduler
 
+RETRY_WHEN_FREE = "rerun the command with retry=true when nothing else is using the device"
+
 
 class LanguageModel(pl.LightningModule):
     """Trains `model` on the next-token loss in nats for `total_steps` optimizer steps.
@@ -136,7 +138,7 @@ def validation_loss(
                 if index < len(batches):
                     total += losses.sum(dtype=torch.float64).item()
         except torch.OutOfMemoryError as error:
-            remedy = "rerun the command with retry=true when nothing else is using the device"
+            remedy = RETRY_WHEN_FREE
             if batch_size > 1:
                 smaller = batch_size // 2 * inputs.shape[1]
                 remedy = f"set evaluation.batch_tokens={smaller} retry=true"

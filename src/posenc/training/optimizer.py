@@ -120,10 +120,11 @@ def muon(
     _check_learning_rate(learning_rate)
     _check_learning_rate(adamw_learning_rate, "adamw_learning_rate")
     _check_betas_and_weight_decay(betas, weight_decay)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
-    matrix_ids = {id(p) for p in matrices}
-    others = [p for _, p in named if id(p) not in matrix_ids]
+    matrices, others = [], []
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            is_matrix = name.startswith("blocks.") and p.ndim == 2
+            (matrices if is_matrix else others).append(p)
     optimizers: list[torch.optim.Optimizer] = []
     if matrices:
         optimizers.append(

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from posenc.runs.run_directory import STOPPED_EARLY
 from posenc.training.callbacks import MONITORABLE_METRICS, CallbackMetrics, check_averaging_started
 from posenc.training.checkpoint import (
     METRICS_DIGEST,
-    Checkpoint,
     list_checkpoints,
     save_checkpoint,
     save_weights,
@@ -97,12 +96,12 @@ class Recorder(pl.Callback):
         self._record(trainer, row)
         # Weights first: a run resumed from this step's checkpoint would not save them.
         if step in self.steps_with_weights:
-            self._save(trainer, step, save_weights, weights_only=True)
+            self._save(trainer, step, weights_only=True)
         ended = self.stopped_early or step == self.steps.total
         if ended:
             check_averaging_started(self.callbacks)
         if save or stop or ended:
-            self._save(trainer, step, save_checkpoint, weights_only=False)
+            self._save(trainer, step, weights_only=False)
             self._saved_at = time.monotonic()
             self.session.log_metrics(self._unlogged_rows)
             self._unlogged_rows = []
@@ -218,14 +217,12 @@ class Recorder(pl.Callback):
         self.session.progress.update(tokens_per_second=rate)
         self._timed_at, self._timed_step = now, step
 
-    def _save(
-        self, trainer: pl.Trainer, step: int, save: Callable[..., Checkpoint], *, weights_only: bool
-    ) -> None:
-        def write(path: Path) -> None:
-            trainer.save_checkpoint(path, weights_only=weights_only)
-
+    def _save(self, trainer: pl.Trainer, step: int, *, weights_only: bool) -> None:
+        folder = self.session.run.checkpoints
+        write = partial(trainer.save_checkpoint, weights_only=weights_only)
         if rank() == 0:
             flush_to_disk(self.session.run.metrics_file)  # resuming needs the rows of all steps
-            save(self.session.run.checkpoints, step, write)
+            save = save_weights if weights_only else save_checkpoint
+            save(folder, step, write)
         else:  # takes part in gathering sharded weights, but writes no file
-            write(self.session.run.checkpoints)
+            write(folder)

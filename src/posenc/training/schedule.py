@@ -52,8 +52,7 @@ def build_scheduler(
 
 def cosine(step: int, total_steps: int, *, warmup_fraction: float, min_lr_ratio: float) -> float:
     """Linear warmup, then cosine decay to `min_lr_ratio` (Loshchilov & Hutter 2017)."""
-    if not 0 <= min_lr_ratio <= 1:
-        raise ValueError(f"min_lr_ratio={min_lr_ratio} must be between 0 and 1")
+    _check_fractions(min_lr_ratio=min_lr_ratio)
     warmup_steps = _warmup_steps(total_steps, warmup_fraction)
     if step < warmup_steps:
         return (step + 1) / warmup_steps
@@ -88,14 +87,9 @@ def cosine_restarts(
             f"warmup_steps={warmup_steps} must be non-negative, and period_steps={period_steps}"
             f" and period_mult={period_mult} must be at least 1"
         )
-    ratios = {
-        "warmup_init_ratio": warmup_init_ratio,
-        "min_lr_ratio": min_lr_ratio,
-        "lr_shrink": lr_shrink,
-    }
-    for name, ratio in ratios.items():
-        if not 0 <= ratio <= 1:
-            raise ValueError(f"{name}={ratio} must be between 0 and 1")
+    _check_fractions(
+        warmup_init_ratio=warmup_init_ratio, min_lr_ratio=min_lr_ratio, lr_shrink=lr_shrink
+    )
     if step < warmup_steps:
         return warmup_init_ratio + (1 - warmup_init_ratio) * step / warmup_steps
     step_in_period, period, peak = step - warmup_steps, float(period_steps), 1.0
@@ -106,7 +100,12 @@ def cosine_restarts(
     return peak * (min_lr_ratio + (1 - min_lr_ratio) * decay)
 
 
+def _check_fractions(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}={value} must be between 0 and 1")
+
+
 def _warmup_steps(total_steps: int, warmup_fraction: float) -> int:
-    if not 0 <= warmup_fraction <= 1:
-        raise ValueError(f"warmup_fraction={warmup_fraction} must be between 0 and 1")
+    _check_fractions(warmup_fraction=warmup_fraction)
     return max(1, round(total_steps * warmup_fraction))

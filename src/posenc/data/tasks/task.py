@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from posenc.config.errors import ConfigError
 from posenc.config.user_sources import source_hash
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest
 
 Ints = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
-from posenc.data.corpus import json_digest
+from posenc.config.values import json_digest
 from posenc.data.dataset import IGNORE_INDEX, Dataset, Examples, TokenArray
 from posenc.data.tasks.task import BEGIN, SeededRandom, Task
 from posenc.data.tokenizers import Tokenizer

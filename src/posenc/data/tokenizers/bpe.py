@@ -8,7 +8,8 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from posenc.config.errors import ConfigError
 from posenc.config.settings import LIMITS
-from posenc.data.corpus import Corpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus
 from posenc.data.tokenizers.subword import SubwordTokenizer
 from posenc.data.tokenizers.tokenizer import TokenizerTrainer
 

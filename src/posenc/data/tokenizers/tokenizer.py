@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from posenc.data.corpus import Corpus, json_digest
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus
 from posenc.runs.files import read_mapping, write_atomic, write_json
 
 Ids = NDArray[np.uint32]

@@ -8,7 +8,8 @@ import numpy as np
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import normalizers
 
-from posenc.data.corpus import Corpus, json_digest, split_lines
+from posenc.config.values import json_digest
+from posenc.data.corpus import Corpus, split_lines
 from posenc.data.tokenizers.symbols import tokens_by_id, word_level
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
 

@@ -34,14 +34,6 @@ from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.heat_map import HeatPanel
 from posenc.report.vega_figure import Figure
 
-SECTIONS: dict[str, str] = {
-    "vectors": "Position vectors",
-    "scores": "Relative positions",
-    "decay": "Decay with distance",
-    "extrapolation": "Beyond the training length",
-    "low_precision": "Low precision",
-    "cost": "Parameters and cost",
-}
 MAX_POSITIONS = 128
 MAX_OFFSET = 12  # in rows and in columns
 DISTANCE = "Distance (tokens)"

@@ -14,7 +14,7 @@ from posenc.inspect.encoding import (
     score_properties,
     vector_properties,
 )
-from posenc.inspect.encoding.encoding_figures import SECTIONS, encoding_figures
+from posenc.inspect.encoding.encoding_figures import encoding_figures
 from posenc.inspect.encoding.hook_outputs import last_query_scores, random_content
 from posenc.inspect.encoding.inspected_encoding import InspectedEncoding, PropertyValue
 from posenc.inspect.encoding.low_precision import errors_by_position
@@ -38,13 +38,14 @@ GROUPS = (
     *attention_cost.GROUPS,
 )
 CATEGORIES = {
-    "vectors": "Position vectors, or biases if there are none",
-    "scores": "Scores under shifts, and number of axes",
-    "decay": "Expected scores by distance, and effective windows",
-    "extrapolation": "Extrapolation",
-    "low precision": "Maximum score errors",
-    "cost": "Parameters, kernel and time",
+    "vectors": ("Position vectors", "Position vectors, or biases if there are none"),
+    "scores": ("Relative positions", "Scores under shifts, and number of axes"),
+    "decay": ("Decay with distance", "Expected scores by distance, and effective windows"),
+    "extrapolation": ("Beyond the training length", "Extrapolation"),
+    "low_precision": ("Low precision", "Maximum score errors"),
+    "cost": ("Parameters and cost", "Parameters, kernel and time"),
 }
+"""The heading of each section of the page, and the title of its table of properties."""
 MATRIX_COLUMNS = (
     vector_properties.RMS,
     vector_properties.MAX_FAR,
@@ -110,10 +111,11 @@ def inspect_encodings(
     property_sections = {
         f"properties-{i}": f"Properties of {label}" for i, label in enumerate(results)
     }
+    headings = {category: heading for category, (heading, _) in CATEGORIES.items()}
     return InspectionResults(
         title=f"Comparison of {names}" if len(results) > 1 else f"Properties of {names}",
         question="What does the encoding compute, before any training?",
-        sections={"matrix": "Comparison", **SECTIONS, **property_sections},
+        sections={"matrix": "Comparison", **headings, **property_sections},
         tables=[
             ideal_table(results),
             matrix_table(results),
@@ -189,7 +191,8 @@ def matrix_table(results: Mapping[str, PropertyValues]) -> InspectionTable:
 def _category_table(category: str, results: Mapping[str, PropertyValues]) -> InspectionTable:
     """Return the table of all properties of a category, with a row for each encoding."""
     names = [name for group in GROUPS if group.category == category for name in group.names]
-    return _comparison_table(category.replace(" ", "_"), CATEGORIES[category], names, results)
+    _, title = CATEGORIES[category]
+    return _comparison_table(category, title, names, results)
 
 
 def _comparison_table(

@@ -76,15 +76,6 @@ def bias_by_distance(
 
 
 @torch.no_grad()
-def bias_at_distances(encoding: Encoding, distance: Tensor, query_pos: float) -> Tensor | None:
-    """Return the values of the `bias` hook [H, N] at distances [N] from `query_pos`, or None."""
-    head = torch.arange(encoding.geometry.heads)[:, None]
-    pos_q = torch.full((1, 1), float(query_pos)).double()
-    bias = encoding.at_layer(0).bias(head[..., None], distance.double()[None], pos_q)
-    return None if bias is None else bias.expand(len(head), 1, -1)[:, 0]
-
-
-@torch.no_grad()
 def attention_inputs(
     encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, pos: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:

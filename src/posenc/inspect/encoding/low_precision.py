@@ -108,4 +108,4 @@ def _max_error(scores: Tensor, exact: Tensor) -> float:
     return max_difference(scores[..., -NUM_KEYS:], exact[..., -NUM_KEYS:])
 
 
-GROUPS = (PropertyGroup("low precision", NAMES, measure_low_precision),)
+GROUPS = (PropertyGroup("low_precision", NAMES, measure_low_precision),)

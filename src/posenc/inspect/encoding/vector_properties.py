@@ -10,7 +10,6 @@ from torch import Tensor
 
 from posenc.encodings.base import Encoding
 from posenc.inspect.encoding.hook_outputs import (
-    bias_at_distances,
     bias_by_distance,
     position_vectors,
 )
@@ -94,6 +93,7 @@ def measure_magnitude(inspected: InspectedEncoding) -> list[PropertyValue]:
     ]
 
 
+@torch.no_grad()
 def _max_at_far_position(inspected: InspectedEncoding, kind: str) -> PropertyValue:
     if inspected.max_length is not None and inspected.max_length <= FAR_POSITION:
         return PropertyValue(None, f"the maximum length is {inspected.max_length}")
@@ -101,9 +101,11 @@ def _max_at_far_position(inspected: InspectedEncoding, kind: str) -> PropertyVal
         return PropertyValue(None, "coordinates are not positions in a sequence")
     pos = torch.arange(FAR_POSITION - 127, FAR_POSITION + 1)
     values = position_vectors(inspected.encoding, pos)
+    layer = inspected.encoding.at_layer(0)
     if values is None:
-        values = bias_at_distances(inspected.encoding, pos, FAR_POSITION)
-    if values is None and inspected.encoding.at_layer(0).overrides("content_bias"):
+        head = torch.arange(layer.geometry.heads)[:, None, None]
+        values = layer.bias(head, pos.double()[None], pos[-1:, None].double())
+    if values is None and layer.overrides("content_bias"):
         return PropertyValue(None, "the bias depends on token content")
     if values is None:
         return PropertyValue(0.0, "there is no bias")

@@ -42,8 +42,8 @@ class AttentionByDistance:
 
     def observe(self, block: ObservedBlock) -> None:
         counted = block.mask & (block.query_index >= self.first_query)
-        distance, layer = block.distance[counted].cpu(), block.layer.index
-        batch = len(block.layer.q)
+        distance, layer = block.distance[counted].cpu(), block.layer
+        batch = len(block.inputs.q)
         self.weights[layer].index_add_(1, distance, block.weights.sum(0)[:, counted].cpu())
         self.pairs[layer] += batch * distance.bincount(minlength=self.pairs.shape[1])
         if layer == 0:
@@ -88,9 +88,9 @@ class AttentionByPosition:
         )
 
     def observe(self, block: ObservedBlock) -> None:
-        layer, rows = block.layer.index, block.rows
+        layer, rows = block.layer, block.rows
         if layer == 0 and rows.start == 0:
-            self.num_windows += len(block.layer.q)
+            self.num_windows += len(block.inputs.q)
         weights, distance = block.weights, block.distance.clamp(min=0).double()
         self.entropy[layer, :, rows] += torch.special.entr(weights).sum((0, -1)).cpu()
         self.distance[layer, :, rows] += (weights * distance).sum((0, -1)).cpu()
@@ -183,7 +183,7 @@ class ScoreRegions:
         for region, mask in enumerate(masks):
             if not mask.any():
                 continue
-            index = block.layer.index, slice(None), region
+            index = block.layer, slice(None), region
             scores = block.scores[..., mask].double().transpose(0, 1).flatten(1).cpu()  # [H, pairs]
             self.count[index] += scores.shape[1]
             self.sum[index] += scores.sum(1)
@@ -226,11 +226,11 @@ class ForgetGates:
         )
 
     def observe(self, block: ObservedBlock) -> None:
-        encoding, layer = innermost_encoding(block.layer.encoding), block.layer
-        is_first_block = layer.index == self.layer and block.rows.start == 0
+        encoding = innermost_encoding(block.encoding)
+        is_first_block = block.layer == self.layer and block.rows.start == 0
         if not is_first_block or not isinstance(encoding, CumulativeBias):
             return
-        _, sums = encoding.weights_and_sums(layer.x)
+        _, sums = encoding.weights_and_sums(block.inputs.x)
         logs = sums.squeeze(-1).diff(dim=-1).cpu()  # [B, H, T - 1]; the first gate has no effect
         self.count += logs.shape[0] * logs.shape[2]
         self.sum += logs.sum((0, 2))

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -47,68 +47,57 @@ def tensor_rows(shared: Row, axes: Sequence[str], columns: Mapping[str, Tensor])
 
 
 @dataclass(frozen=True)
-class LayerInputs:
-    """The inputs to the attention of layer `index`.
+class ObservedBlock:
+    """A block of query `rows` of a layer, and the range of `keys` that they attend to.
 
-    x is [B, T, D], q and k [B, H, T, d'] after `rotate`, v [B, H, T, d], pos [T] or [B, T, axes].
+    `inputs` are those of the layer's attention, with q and k after `rotate`.
     """
 
-    index: int
+    layer: int
     encoding: Encoding
-    x: Tensor
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    pos: Tensor
-
-    def blocks(self) -> Iterator["ObservedBlock"]:
-        """Yield all query rows, block by block."""
-        for rows, keys in row_blocks(self.encoding, self.q):
-            yield ObservedBlock(self, rows, keys)
-
-
-@dataclass(frozen=True)
-class ObservedBlock:
-    """A block of query `rows` of a layer, and the range of `keys` that they attend to."""
-
-    layer: LayerInputs
+    inputs: AttentionInputs
     rows: slice
     keys: slice
 
     @cached_property
     def query_index(self) -> Tensor:
         """The index of each query in its window [R, 1]."""
-        return torch.arange(self.rows.start, self.rows.stop, device=self.layer.q.device)[:, None]
+        return torch.arange(self.rows.start, self.rows.stop, device=self.inputs.q.device)[:, None]
 
     @cached_property
     def distance(self) -> Tensor:
         """The distances [R, K] in tokens from queries back to keys; negative for later keys."""
-        device = self.layer.q.device
+        device = self.inputs.q.device
         return self.query_index - torch.arange(self.keys.start, self.keys.stop, device=device)
 
     @cached_property
     def mask(self) -> Tensor:
         """A mask [R, K] of the keys that each query attends to."""
-        return visible_keys(self.layer.encoding, self.rows, self.keys, self.layer.q.device)
+        return visible_keys(self.encoding, self.rows, self.keys, self.inputs.q.device)
 
     @cached_property
     def scores(self) -> Tensor:
         """Scores [B, H, R, K], -inf where masked."""
-        layer = self.layer
-        inputs = AttentionInputs(layer.x, layer.q, layer.k, layer.v, layer.pos)
-        return attention_scores(layer.encoding, inputs, self.rows, self.keys)
+        return attention_scores(self.encoding, self.inputs, self.rows, self.keys)
 
     @cached_property
     def weights(self) -> Tensor:
         """Attention weights [B, H, R, K] in float64; with a sink, they sum to less than 1."""
-        return attention_weights(self.layer.encoding, self.scores.double())
+        return attention_weights(self.encoding, self.scores.double())
 
     @cached_property
     def bias(self) -> Tensor | None:
         """The encoding's bias [B or 1, H, R, K]; None if it has none."""
-        layer = self.layer
-        inputs = layer.encoding, layer.x, layer.q, layer.k, layer.pos
-        return score_bias(*inputs, self.rows, self.keys)
+        x, q, k, _, pos = self.inputs
+        return score_bias(self.encoding, x, q, k, pos, self.rows, self.keys)
+
+
+def observed_blocks(
+    layer: int, encoding: Encoding, inputs: AttentionInputs
+) -> Iterator[ObservedBlock]:
+    """Yield all query rows of a layer, block by block."""
+    for rows, keys in row_blocks(encoding, inputs.q):
+        yield ObservedBlock(layer, encoding, inputs, rows, keys)
 
 
 class Observer(Protocol):
@@ -140,14 +129,14 @@ def observe_attention(
 
 
 def _with_observers(
-    index: int, kernel: KernelFunction, observers: Sequence[Observer]
+    layer: int, kernel: KernelFunction, observers: Sequence[Observer]
 ) -> KernelFunction:
     """Return a kernel that passes its inputs to the observers before it computes the output."""
 
-    def attend(*inputs: Any) -> Tensor:
-        for block in LayerInputs(index, *inputs).blocks():
+    def attend(encoding: Encoding, *inputs: Tensor) -> Tensor:
+        for block in observed_blocks(layer, encoding, AttentionInputs(*inputs)):
             for observer in observers:
                 observer.observe(block)
-        return kernel(*inputs)
+        return kernel(encoding, *inputs)
 
     return attend

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.encodings.base import Encoding
 from posenc.encodings.pope import Pope
-from posenc.encodings.rope import Rope
+from posenc.encodings.rope import Rope, per_channel
 from posenc.encodings.wrapper import innermost_encoding
 from posenc.inspect.run.observe import ObservedBlock, tensor_rows
 from posenc.runs.row_types import Row
@@ -41,10 +41,7 @@ def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
     angles, _ = rotary.sinusoids.angles(torch.arange(length))
     frequencies = (angles[-1] - angles[-2])[0].detach()
     pairs = torch.arange(len(frequencies))
-    if isinstance(rotary, Pope) or rotary.layout == "half":
-        group = pairs.repeat(2)
-    else:
-        group = pairs.repeat_interleave(2)
+    group = per_channel(pairs, "half" if isinstance(rotary, Pope) else rotary.layout)
     unrotated = rotary.geometry.head_dim - rotary.rotary_dim if isinstance(rotary, Rope) else 0
     if unrotated:
         group = torch.cat([group, torch.full((unrotated,), len(frequencies))])
@@ -61,11 +58,11 @@ class FrequencyContributions:
         self.norm, self.variation = (torch.zeros(shape, dtype=torch.float64) for _ in range(2))
 
     def observe(self, block: ObservedBlock) -> None:
-        if block.layer.index != self.layer:
+        if block.layer != self.layer:
             return
-        scale = block.layer.v.shape[-1] ** -0.5
-        q = block.layer.q[:, :, block.rows].double()
-        k = block.layer.k[:, :, block.keys].double()
+        scale = block.inputs.v.shape[-1] ** -0.5
+        q = block.inputs.q[:, :, block.rows].double()
+        k = block.inputs.k[:, :, block.keys].double()
         mask = block.mask.double()
         bound = self._norms(q) * (mask @ self._norms(k))
         self.norm += scale * bound.sum((0, 2)).cpu()
