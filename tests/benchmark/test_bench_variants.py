@@ -139,7 +139,7 @@ def test_flops_equal_those_counted_by_torch_with_causal_attention_halved(
         (["encoding=nope", "passes=[backward]"], ["passes=['backward']", "[forward,step,"]),
         (["encoding=nope", "rounds=0"], ["rounds=0", "positive"]),
         (["encoding=nope", "threads=1,2"], ["threads", "a single value"]),
-        (["encoding=nope", "optimizer.betas=[1]"], ["optimizer: betas=[1] must be two numbers"]),
+        (["encoding=nope", "optimizer.betas=[1]"], ["betas=[1.0] must be two numbers"]),
     ],
 )
 def test_an_invalid_command_gives_one_message(

@@ -12,6 +12,8 @@ from posenc.cli import main
 from posenc.encodings.base import Encoding, Geometry
 
 MODULE = """
+import random
+import numpy as np
 import torch
 from posenc.encodings.base import Encoding
 
@@ -270,6 +272,30 @@ class RandomPositions(Encoding):
         return -distance
 
 
+class UnseededInTraining(Encoding):
+    def __init__(self, geometry):
+        super().__init__(geometry)
+        self.generator = np.random.default_rng()
+
+    def bias(self, head, distance, pos_q):
+        return -distance * (1 + (self.generator.random() if self.training else 0.0))
+
+
+class LongestSeen(Encoding):
+    longest = 1
+
+    def embed(self, x, pos):
+        self.longest = max(self.longest, x.shape[1])
+        return x / self.longest
+
+
+class GlobalRandomNumbers(Encoding):
+    def bias(self, head, distance, pos_q):
+        if self.training:
+            distance = distance * (1 + random.random() + np.random.rand() + torch.rand(()).item())
+        return -distance
+
+
 class DependsOnTheBatch(Encoding):
     def embed(self, x, pos):
         return x - x.mean(dim=0)
@@ -335,6 +361,8 @@ MISTAKES: list[tuple[str, int, list[str]]] = [
     ("UnsavedMean", 10, ["UnsavedMean.bias", "not saved", "register_buffer"]),
     ("RandomInEvaluation", 1, ["bias depends on random numbers", "self.training"]),
     ("RandomPositions", 1, ["positions depends on random numbers"]),
+    ("UnseededInTraining", 5, ["in training", "random numbers", "numpy"]),
+    ("LongestSeen", 3, ["embed depends on the lengths of earlier inputs"]),
     ("DependsOnTheBatch", 1, ["embed returns different values", "other sequences"]),
     ("DependsOnTheBlock", 1, ["bias returns a different value for a query"]),
     ("BrokenLayer", 2, ["AttributeError", "'layers'"]),
@@ -412,6 +440,17 @@ def test_state_that_is_saved_or_follows_training_is_not_a_mistake(
 ) -> None:
     assert train("SavedState", "data.train=missing.txt", "data=text") == 2
     assert "missing.txt" in capsys.readouterr().err
+
+
+def test_runs_whose_encoding_uses_the_global_random_numbers_of_python_and_numpy_are_equal(
+    train: Callable[..., int], small_job: list[str]
+) -> None:
+    losses = []
+    for name in ("first", "second"):
+        assert train("GlobalRandomNumbers", *small_job, f"name={name}") == 0
+        (log,) = Path("outputs", name).glob("*/metrics.jsonl")
+        losses.append(log.read_text())
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.usefixtures("train")

@@ -297,3 +297,20 @@ def test_a_current_folder_that_was_deleted_is_an_error(
     folder.rmdir()
     assert main(["status"]) == 2
     assert "the current folder has been deleted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("optimizer.learning_rate: 0.1", "write optimizer: {learning_rate: ...}"),
+        ("encoding: alibi", "write `override /encoding: alibi` in its defaults list"),
+    ],
+)
+def test_an_experiment_that_uses_the_syntax_of_the_command_line_is_told_that_of_yaml(
+    tmp_path: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "experiment").mkdir()
+    file = tmp_path / "experiment" / "mine.yaml"
+    file.write_text(f"# @package _global_\n# An experiment.\nname: mine\n{text}\n")
+    assert main(["plan", "--config-dir", str(tmp_path), "experiment=mine"]) == 2
+    assert message in capsys.readouterr().err

@@ -11,6 +11,7 @@ from posenc.cli import main
 Run = Callable[..., tuple[int, str, str]]
 
 MODELS = """
+import torch
 from posenc.model.transformer import Transformer
 
 
@@ -32,6 +33,18 @@ class ReturnsNumber(Transformer):
 class IgnoresScored(Transformer):
     def hidden_states(self, tokens, pos=None, scored=None):
         return super().hidden_states(tokens, pos)
+
+
+class UsesNextToken(Transformer):
+    def hidden_states(self, tokens, pos=None, scored=None):
+        hidden = super().hidden_states(tokens, pos)
+        hidden = hidden + hidden.roll(-1, 1)
+        return hidden if scored is None else hidden[scored]
+
+
+class AlwaysDropsOut(Transformer):
+    def hidden_states(self, tokens, pos=None, scored=None):
+        return torch.nn.functional.dropout(super().hidden_states(tokens, pos, scored))
 """
 OPTIMIZERS = """
 import torch
@@ -44,6 +57,17 @@ class NeedsRho(torch.optim.SGD):
 
 def number(model):
     return 3
+
+
+class CountsSteps(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, lr=lr)
+        self.steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        self.param_groups[0]["lr"] = 0.1 / self.steps
+        return super().step(closure)
 """
 ENCODINGS = """
 import torch
@@ -109,13 +133,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("model", "parts"),
     [
-        ("missingattribute", ["own_model.py, line 7: MissingAttribute", "AttributeError", "gain"]),
+        ("missingattribute", ["own_model.py, line 8: MissingAttribute", "AttributeError", "gain"]),
         ("withoutscored", ["WithoutScored: TypeError", "scored"]),
         ("returnsnumber", ["ReturnsNumber: losses(tokens, targets) returned float 3.0"]),
         (
             "ignoresscored",
             ["scored=mask) returned the shape [2, 4, 32], expected a tensor of shape [2, 32]"],
         ),
+        ("usesnexttoken", ["UsesNextToken: losses(tokens, targets) depends on later tokens"]),
+        ("alwaysdropsout", ["AlwaysDropsOut: losses", "random numbers in evaluation"]),
     ],
 )
 def test_a_model_that_cannot_be_called_is_an_error_before_training(
@@ -128,9 +154,13 @@ def test_a_model_that_cannot_be_called_is_an_error_before_training(
 
 @pytest.mark.parametrize(
     ("optimizer", "part"),
-    [("needsrho", "rho"), ("number", "own_optimizer.number returns int, which is not a torch")],
+    [
+        ("needsrho", "rho"),
+        ("number", "own_optimizer.number returns int, which is not a torch"),
+        ("countssteps", "a resumed run would differ; keep all its state in self.state"),
+    ],
 )
-def test_an_optimizer_that_cannot_be_built_is_an_error(
+def test_an_optimizer_that_cannot_be_built_or_resumed_is_an_error(
     run: Run, small_job: list[str], optimizer: str, part: str
 ) -> None:
     small_model = [override for override in small_job if override.startswith("model.")]

@@ -47,6 +47,25 @@ def test_a_whole_number_for_a_float_parameter_becomes_a_float() -> None:
     assert type(build(t5_node(num_buckets=16), GEOMETRY, name="encoding").num_buckets) is int
 
 
+def test_whole_numbers_in_annotated_lists_and_mappings_become_floats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that `torch.full` and `torch.tensor` do not make tensors of integers of them."""
+    (tmp_path / "own_rates.py").write_text(
+        "from posenc.encodings.base import Encoding\n"
+        "class Rates(Encoding):\n"
+        "    def __init__(self, geometry, *, rates: list[float], pair: tuple[float, int],\n"
+        "                 table: dict[str, list[float]] | None, either: int | float, plain=1):\n"
+        "        super().__init__(geometry)\n"
+        "        self.values = [rates, list(pair), table, either, plain]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    values = {"rates": [1, 2.5], "pair": [3, 4], "table": {"a": [5]}, "either": 6}
+    node = OmegaConf.create({"_target_": "own_rates.Rates", **values})
+    encoding = build(node, GEOMETRY, name="encoding", modules=["own_rates"])
+    assert repr(encoding.values) == "[[1.0, 2.5], [3.0, 4], {'a': [5.0]}, 6, 1]"
+
+
 def test_an_untrusted_target_is_rejected_without_importing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -476,6 +476,22 @@ PATTERNS = {
     "the package around the module": """
         from own_plugins.user import Mine
     """,
+    "functions that inspect lists": """
+        import inspect
+        import own_functions
+        class Mine:
+            def get(self):
+                return [f() for _, f in inspect.getmembers(own_functions, inspect.isfunction)]
+    """,
+    "a function in the globals of another": """
+        def outer():
+            pass
+        def rate_a():
+            return VALUE
+        class Mine:
+            def get(self, kind):
+                return outer.__globals__["rate_" + kind]()
+    """,
     "an attribute of a module that is computed": """
         import own_dynamic
         class Mine:
@@ -494,6 +510,7 @@ def test_code_that_is_used_indirectly_changes_the_hash(
     sources = {
         "own_pattern": PATTERNS[pattern],
         "own_values": "RATE = VALUE",
+        "own_functions": "def rate():\n    return VALUE",
         "own_registry": "RATES = {}",
         "own_effects": "import own_registry\nown_registry.RATES['a'] = VALUE",
         "own_lookup": """

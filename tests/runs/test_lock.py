@@ -7,7 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,26 @@ def test_a_lock_is_released_when_its_owner_is_killed(tmp_path: Path) -> None:
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         assert not is_locked(file)
+
+
+def test_a_process_that_waited_for_a_moved_lock_file_locks_the_new_one(tmp_path: Path) -> None:
+    file, entered, leave = tmp_path / "run" / ".lock", threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        with lock(file, timeout=60) as acquired:
+            entered.set()
+            return leave.wait(60) and acquired
+
+    with ThreadPoolExecutor() as pool:
+        with lock(file, timeout=0):
+            holds = pool.submit(hold)
+            time.sleep(0.2)  # until it waits for the file
+            (tmp_path / "run").rename(tmp_path / "deleted")
+        assert entered.wait(60)
+        with lock(file, timeout=0) as acquired:
+            assert not acquired
+        leave.set()
+        assert holds.result()
 
 
 def test_a_hard_link_to_another_file_is_not_overwritten(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`posenc status`: the table and JSON of an experiment's runs."""
 
 import io
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from posenc.config.console import Console
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import record_trusted
 from posenc.sweeps.status_table import all_runs, status_json, status_table
 
 FakeRun = Callable[..., RunDirectory]
@@ -107,6 +109,23 @@ def test_pasting_the_command_of_a_plan_runs_nothing_else(
     run = fake_run("a", state="interrupted")
     write_json(run.path.parent / "plan.json", {"command": command, "runs": ["a"]})
     assert status_json([run])[0]["command"] == shown
+
+
+@pytest.mark.parametrize(
+    "word", ["--config-dir outputs/x", "+modules=[a]", "encoding._target_=a.B"]
+)
+def test_a_command_that_may_run_other_code_is_printed_only_where_it_has_been_run(
+    fake_run: FakeRun, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run, command = fake_run("a", state="interrupted"), f"posenc train {word}"
+    write_json(run.path.parent / "plan.json", {"command": command, "runs": ["a"]})
+    assert status_json([run])[0]["command"] is None
+    assert 'see "command" in' in printed_table(run.path.parent)
+    record_trusted({"command": [command]})
+    assert status_json([run])[0]["command"] == shlex.join(shlex.split(command))
+    monkeypatch.chdir(tmp_path)
+    assert status_json([run])[0]["command"] is None
 
 
 def test_errors_and_the_command_to_finish_are_below_the_table(folder: Path) -> None:

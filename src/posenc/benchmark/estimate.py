@@ -34,7 +34,8 @@ from posenc.evaluation.requests import (
     requested_row_keys,
     training_flops,
 )
-from posenc.jobs.validate import validate, validate_model
+from posenc.jobs.validate import validate
+from posenc.jobs.verify import verify_model
 from posenc.model.build import build_meta_model
 from posenc.model.transformer import Decoder
 from posenc.report.run_labels import run_labels
@@ -194,7 +195,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     data = cache.data[data_key]
     vocab_size = data.vocab_size
     steps = training_steps(config)
-    validate_model(config, vocab_size, cache.verified)
+    verify_model(config, vocab_size, cache.verified)
     model = build_meta_model(config, vocab_size, encoding)
     embeddings = {*model.embedding.parameters(), *model.head.parameters()}
     memory, is_lower_bound = _memory(config, model, vocab_size, steps, machine)

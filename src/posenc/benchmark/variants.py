@@ -10,7 +10,8 @@ from posenc.attention.choice import KernelChoice, describe_choices, layer_choice
 from posenc.benchmark.bench_settings import ATTENTION_PASSES, PASSES
 from posenc.config.errors import ConfigError
 from posenc.config.steps import sequences_per_step
-from posenc.jobs.validate import validate_model, validate_optimizer, verify
+from posenc.jobs.validate import validate_optimizer
+from posenc.jobs.verify import verify, verify_model
 from posenc.model.build import build_encoding, build_meta_model
 from posenc.model.device import attention_dtype, check_accelerator, select_device
 from posenc.model.flops import BACKWARD_FACTOR, forward_flops, model_flops
@@ -95,7 +96,7 @@ def _build(label: str, config: DictConfig, verified: set[str]) -> Iterator[Varia
     validate_optimizer(config)
     device, dtype = select_device(config), attention_dtype(config.precision)
     verify(config, build_encoding(config), verified)
-    validate_model(config, config.vocab_size, verified)
+    verify_model(config, config.vocab_size, verified)
     model = build_meta_model(config, config.vocab_size)
     limit = model.encoding.max_length()
     if limit is not None and config.train_length > limit:

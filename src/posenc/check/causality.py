@@ -19,7 +19,7 @@ from posenc.check.hook_definitions import call_hook, hook_error, is_builtin, use
 from posenc.check.hook_values import LONGER_LENGTH, TINY_LENGTH, supported_length
 from posenc.config.user_code import definition_location
 from posenc.encodings.base import Encoding
-from posenc.model.transformer import seed_cpu
+from posenc.model.transformer import restored_random_state, seed_cpu
 
 SUFFIX_LENGTH = 3
 """The number of later tokens, at the end of the input, that are replaced or removed."""
@@ -70,7 +70,7 @@ def leaking_hook(encoding: Encoding, name: str, length: int = TINY_LENGTH) -> st
     call_hook(tested, "set_training_progress", 0.0)
     length = supported_length(tested, length)
     prefix_length = max(1, length - SUFFIX_LENGTH)
-    with torch.random.fork_rng(devices=[]):
+    with restored_random_state():
         inputs = float32_inputs(tested, length)
         if name == "causal":
             others = float32_inputs(tested, length, seed=SEED + 1)

@@ -32,7 +32,7 @@ from posenc.check.hook_definitions import (
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding, layer_encodings
 from posenc.encodings.wrapper import OUTPUT_HOOKS
-from posenc.model.transformer import seed_cpu
+from posenc.model.transformer import restored_random_state, seed_cpu
 
 BATCH = 2
 TINY_LENGTH, LONGER_LENGTH = 7, 67
@@ -64,7 +64,7 @@ def verify_values(encoding: Encoding, dtypes: Sequence[Dtypes]) -> None:
     the message names them. A user-defined encoding must also have an effect and finite gradients.
     """
     for part in user_encodings_and_self(encoding):
-        with torch.random.fork_rng(devices=[]):
+        with restored_random_state():
             for dtype_pair in dtypes:
                 converted = copy.deepcopy(part).to(dtype_pair[0])
                 for training in (False, True):
@@ -79,7 +79,7 @@ def verify_values_on_longer_input(encoding: Encoding, dtypes: Dtypes) -> None:
     for part in user_encodings(encoding):
         length, train_length = supported_length(part, LONGER_LENGTH), part.geometry.train_length
         try:
-            with torch.random.fork_rng(devices=[]):
+            with restored_random_state():
                 _verify_hooks(copy.deepcopy(part).to(dtypes[0]).eval(), dtypes, length)
         except ConfigError as error:
             if length <= train_length:

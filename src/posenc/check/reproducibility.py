@@ -14,23 +14,33 @@ from posenc.check.causality import (
 from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
 from posenc.check.hook_calls import distinct_layers, float32_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
-from posenc.check.hook_values import BATCH, NUM_ROWS, supported_length
+from posenc.check.hook_values import BATCH, LONGER_LENGTH, NUM_ROWS, supported_length
 from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
-from posenc.model.transformer import seed_cpu
+from posenc.model.transformer import restored_random_state, seed_cpu
 
 PROGRESS = 0.3
+UNSAVED_STATE = (
+    "depends on state that changes in training but is not saved; keep it in parameters, buffers"
+    " (self.register_buffer) or get_extra_state"
+)
+UNSEEDED = (
+    "depends, in training, on unsaved state or on random numbers that posenc does not seed, so a"
+    " resumed run would differ; draw them with torch.rand or another function that uses the global"
+    " generator of torch, numpy or random"
+)
 
 
 @torch.no_grad()
 def verify_reproducibility(encoding: Encoding) -> None:
     """Raise ConfigError if saved weights and the same inputs can give different outputs.
 
-    A copy that loads its state must have the same outputs. In evaluation, outputs must not depend
+    A copy that loads its state must have the same outputs, also in training if the global random
+    number generators have the same seeds. In evaluation, outputs must not depend
     on random numbers or on other sequences in the batch, and a bias must not depend on which other
     queries and keys it is computed with.
     """
-    with torch.random.fork_rng(devices=[]):
+    with restored_random_state():
         _verify_saved_state(encoding)
         tested = copy.deepcopy(encoding).float().eval()
         perturb_zero_parameters(tested)
@@ -59,15 +69,12 @@ def _verify_saved_state(encoding: Encoding) -> None:
             f" be loaded; create it in __init__",
         )
     loaded.load_state_dict(state, strict=True)
-    for layer in distinct_layers(trained.eval()):
-        outputs = layer_outputs(trained, layer, inputs)
-        if hook := first_differing_hook(outputs, layer_outputs(loaded.eval(), layer, inputs)):
-            raise _hook_error(
-                trained,
-                hook,
-                "depends on state that changes in training but is not saved; keep it in"
-                " parameters, buffers (self.register_buffer) or get_extra_state",
-            )
+    for training, problem in ((False, UNSAVED_STATE), (True, UNSEEDED)):
+        for layer in distinct_layers(trained.train(training)):
+            outputs = layer_outputs(trained, layer, inputs)
+            others = layer_outputs(loaded.train(training), layer, inputs)
+            if hook := first_differing_hook(outputs, others):
+                raise _hook_error(trained, hook, problem)
 
 
 def _verify_determinism(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
@@ -87,6 +94,11 @@ def _verify_determinism(encoding: Encoding, layer: int, inputs: AttentionInputs)
         )
     if hook := hook or first_differing_hook(outputs, others):
         problem = "depends on random numbers in evaluation; draw them only if self.training is true"
+        raise _hook_error(encoding, hook, problem)
+    longer = float32_inputs(encoding, supported_length(encoding, LONGER_LENGTH))
+    layer_outputs(encoding, layer, longer)
+    if hook := first_differing_hook(outputs, layer_outputs(encoding, layer, inputs, seed=1)):
+        problem = "depends on the lengths of earlier inputs; compute it from this input alone"
         raise _hook_error(encoding, hook, problem)
 
 

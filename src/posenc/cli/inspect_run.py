@@ -20,7 +20,7 @@ from posenc.inspect.run.equal_tokens import last_repeated_positions
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding
-from posenc.model.device import select_device
+from posenc.model.device import deterministic_numerics, select_device
 from posenc.runs.run_directory import RunDirectory, find_run
 from posenc.tracking import wandb_config
 from posenc.tracking.build_tracker import build_tracker
@@ -50,7 +50,7 @@ def inspect_run(arguments: Arguments) -> int:
     config.logger = request.logger
     tracker = build_tracker(config)
     console = Console(stderr=True)
-    with training_threads(directory):
+    with training_threads(directory), deterministic_numerics():
         trained = _load_run(directory, config, request, console)
         with console.status("measuring") as status:
             measurements = measure_run(trained, lambda item: status.update(f"measuring {item}"))

@@ -36,6 +36,7 @@ def run(arguments: Arguments) -> int:
     directory = find_run(request.run)
     from posenc.api.longrope_search import search_factors  # imports torch, after typos are reported
     from posenc.api.saved_run import locked_run, run_config, training_threads
+    from posenc.model.device import deterministic_numerics
 
     config = run_config(directory, list(request.modules), command_with_modules(arguments))
     check_identity(config)
@@ -48,7 +49,7 @@ def run(arguments: Arguments) -> int:
                 f" lowest loss {loss:.6f}"
             )
 
-        with locked_run(directory), training_threads(directory):
+        with locked_run(directory), training_threads(directory), deterministic_numerics():
             result = search_factors(directory, config, request, on_progress, console.print)
     _print(directory, request.length, request.split, result)
     return 0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig
@@ -146,6 +146,8 @@ def import_target(
     except BaseException as error:  # importing a user's module may raise anything
         missing = isinstance(error, ModuleNotFoundError) and error.name == path.partition(".")[0]
         hint = "; run the command from the module's folder, or install it" if missing else ""
+        if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+            hint = f"; its file is {getattr(error.obj, '__file__', 'unknown')}"
         raise ConfigError(
             f"{name}._target_={path} cannot be imported: {type(error).__name__}: {error}{hint}"
             f"{import_location(error)}"

@@ -1,7 +1,7 @@
 """Instantiation of configuration nodes, after checks of their targets and arguments."""
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from inspect import Parameter
@@ -140,7 +140,7 @@ def _check_node(
 ) -> None:
     """Check a node that must build a value of type `annotation`, and the nodes inside it.
 
-    Integers for float parameters are converted in place.
+    Integers for float parameters are converted in place, also in lists and mappings.
     """
     target = import_target(node, name, modules, group)
     is_partial = bool(node.get("_partial_", False))
@@ -164,9 +164,9 @@ def _check_node(
         if isinstance(value, DictConfig) and "_target_" in value:
             _check_node(value, child, parameters[key].annotation, group, modules)
         else:
-            _check_value(child, value, parameters[key].annotation)
-            if type(value) is int and parameters[key].annotation in (float, float | None):
-                node[key] = float(value)
+            plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            _check_value(child, plain, parameters[key].annotation)
+            node[key] = _with_floats(plain, parameters[key].annotation)
     supplied = values.keys() | set(kwargs)
     missing = [
         key
@@ -211,8 +211,27 @@ def _parameters(target: Callable[..., Any]) -> dict[str, Parameter]:
     }
 
 
-def _check_value(key: str, value: Any, annotation: Any) -> None:
-    plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+def _with_floats(value: Any, annotation: Any) -> Any:
+    """Return a plain value with floats where the annotation has them.
+
+    Integral floats have become integers in the configuration; see `values.canonical`.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        matching = (kind for kind in arguments if matches_type(value, kind))
+        return _with_floats(value, next(matching, None))
+    if annotation is float and type(value) is int:
+        return float(value)
+    if isinstance(value, list) and origin in (list, tuple, Sequence):
+        is_fixed = origin is tuple and arguments[-1] is not ...
+        types = arguments if is_fixed else arguments[:1] * len(value)
+        return [_with_floats(*pair) for pair in zip(value, types, strict=True)]
+    if isinstance(value, dict) and origin in (dict, Mapping):
+        return {key: _with_floats(item, arguments[1]) for key, item in value.items()}
+    return value
+
+
+def _check_value(key: str, plain: Any, annotation: Any) -> None:
     if any(path.split(".")[-1] == "_target_" for path, _ in walk(plain)):
         raise ConfigError(
             f"{key}: a _target_ inside a list or a mapping is not supported; write"

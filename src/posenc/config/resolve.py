@@ -43,7 +43,11 @@ def compose_resolved(
     _check_components(values, composer)
     for key in _unknown_keys(values, composer.default_values):
         if key not in groups():
-            hint = did_you_mean(key, dotted_keys(composer.defaults))
+            known = dotted_keys(composer.defaults)
+            hint = did_you_mean(key, [k for k in known if k != key])
+            if key in known:  # in a YAML file
+                parent, _, rest = key.partition(".")
+                hint = f"; in a YAML file, write {parent}: {{{rest}: ...}}"
             raise ConfigError(f"unknown key {key}{hint}")
     if custom := custom_swaps(values.get("evaluation") or {}):
         values["evaluation"]["custom_swaps"] = custom  # jobs do not read config directories
@@ -77,6 +81,13 @@ def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
         raise ConfigError(f"logger is missing; set logger= to one of: {available}")
     present = [key for key in (*COMPONENTS, "logger") if values.get(key) is not None]
     present += ["modules"] if "modules" in values else []
+    for key in present:
+        if isinstance(values[key], str) and values[key] in options(key, composer.config_dirs):
+            raise ConfigError(
+                f"{key}: {values[key]} selects no option in a YAML file; write `override"
+                f" /{key}: {values[key]}` in its defaults list, or add `{key}: [{values[key]}]` to"
+                f" its grids"
+            )
     check_settings(values, {key: TYPES[key] for key in present})
 
 

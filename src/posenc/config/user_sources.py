@@ -30,7 +30,8 @@ LIBRARY_PARTS = {"site-packages", "dist-packages"}
 _LIBRARY_FOLDERS = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
 _REFLECTION = {
     *("globals", "vars", "dir", "__dict__", "getattr", "attrgetter", "eval", "exec", "modules"),
-    *("getmodule", "get_type_hints", "__subclasses__"),
+    *("getmodule", "get_type_hints", "__subclasses__", "getmembers", "getattr_static", "locals"),
+    *("__globals__", "f_globals", "f_locals", "__getattribute__", "resolve_name", "getclosurevars"),
 }
 """With these, code can use names that it does not mention."""
 _DYNAMIC_IMPORT = {"import_module", "__import__", "get_object", "get_class", "get_method", "locate"}

@@ -22,7 +22,7 @@ from posenc.evaluation.swap import swap_encoding
 from posenc.evaluation.windows import Budget
 from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
 from posenc.model.device import deterministic_numerics
-from posenc.model.transformer import Decoder
+from posenc.model.transformer import Decoder, restored_random_state
 from posenc.runs.run_directory import RunDirectory
 from posenc.training.checkpoint import (
     Checkpoint,
@@ -104,7 +104,7 @@ def load_model(
     encoding = build_encoding(config)
     kernel = supported_kernel(config, [encoding], device)
     checkpoint = _find_checkpoint(run, config, None)
-    with torch.random.fork_rng(devices=[]):
+    with restored_random_state():
         model = _load(checkpoint, config, vocab_size, kernel, encoding)
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():

@@ -144,11 +144,8 @@ def measure(
     that have passed; None is returned if it returns False. The model is left in eval mode.
     """
     order = budget.order(windows)[rank() :: world_size()]
-    max_length = windows.lengths.max()
-    sums, counts = np.zeros(max_length, dtype=np.float64), np.zeros(max_length, dtype=np.int64)
-    text, accuracy = windows.text, windows.text is None  # accuracy is for tasks only
-    num_blocks = 0 if text is None else -(-len(text.tokens) // BLOCK_TOKENS)
-    blocks = BlockSums(np.zeros(num_blocks), np.zeros(num_blocks, dtype=np.int64))
+    sums, counts = (np.zeros(windows.lengths.max(), dtype) for dtype in (np.float64, np.int64))
+    blocks, accuracy = _empty_blocks(windows), windows.text is None  # accuracy: for tasks only
     correct = np.zeros(2, dtype=np.int64)  # correct targets, and windows without an error
     tokens, completed, stopped, start_time = 0, 0, False, time.perf_counter()
     model.eval()
@@ -179,6 +176,12 @@ def measure(
     totals = all_reduce_sum(correct).tolist() if accuracy else (None, None)
     blocks = BlockSums(all_reduce_sum(blocks.sums), all_reduce_sum(blocks.counts))
     return Measurement(sums, counts, seconds, indices, *totals, blocks=None if accuracy else blocks)
+
+
+def _empty_blocks(windows: Windows) -> BlockSums:
+    """Return zeros for each block of the text of the windows; for a task, there are no blocks."""
+    num_blocks = 0 if windows.text is None else -(-len(windows.text.tokens) // BLOCK_TOKENS)
+    return BlockSums(np.zeros(num_blocks), np.zeros(num_blocks, dtype=np.int64))
 
 
 def _add_to_blocks(totals: BlockSums, batch: Batch, losses: Tensor) -> None:

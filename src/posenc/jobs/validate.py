@@ -5,36 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from posenc.check import verify_encoding
-from posenc.check.hook_values import describe_value
-from posenc.config.component_types import is_user_code
+from posenc.config.component_types import is_user_code, user_targets
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError, first_line, plural
 from posenc.config.settings import COMPONENTS, evaluation_lengths
 from posenc.config.steps import evaluated_steps, training_steps
 from posenc.config.swaps import evaluation_swaps
-from posenc.config.user_code import definition_location, user_code_error
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.model.build import build_encoding, build_meta_model, build_model, check_kernel
+from posenc.jobs.verify import verify, verify_optimizer
+from posenc.model.build import build_encoding, check_kernel
 from posenc.model.device import (
-    attention_dtype,
     check_accelerator,
-    deterministic_numerics,
     select_device,
 )
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
-
-VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
-"""The settings that determine an encoding and its dtypes."""
-MAX_VERIFIED_PARAMETERS = 50_000_000
-"""Larger user-defined models would take seconds to build and are not verified."""
 
 
 def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
@@ -62,61 +53,6 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     return encoding
 
 
-def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
-    """Call the hooks of an encoding on tiny inputs; raise ConfigError for the first mistake found.
-
-    Skips encodings whose settings are in `verified`; new settings are added to it.
-    """
-    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
-    if settings not in verified:
-        verify_encoding(encoding, attention_dtype(config.precision))
-        verified.add(settings)
-
-
-def validate_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
-    """Call a user-defined model on a tiny input; raise ConfigError if it fails.
-
-    Skips models for a GPU (they may not run on a CPU), models of more than MAX_VERIFIED_PARAMETERS,
-    and models whose settings are in `verified`; new settings are added to it.
-    """
-    if not is_user_code(config.model._target_, "model") or select_device(config).type != "cpu":
-        return
-    settings = f"{vocab_size} {OmegaConf.to_yaml(OmegaConf.masked_copy(config, ['model']))}"
-    if settings in verified:
-        return
-    verified.add(settings)
-    meta_model = build_meta_model(config, vocab_size)
-    if meta_model.parameter_count() > MAX_VERIFIED_PARAMETERS:
-        return
-    model_class = type(meta_model)
-    tokens = torch.zeros(2, min(4, config.train_length), dtype=torch.long)
-    scored = tokens.bool()
-    scored[:, -1] = True
-    try:
-        with torch.random.fork_rng(devices=[]), deterministic_numerics(), torch.no_grad():
-            model = build_model(config, vocab_size, kernel="auto").eval()
-            shapes = {
-                "losses(tokens, targets)": (model.losses(tokens, tokens), tokens.shape),
-                "hidden_states(tokens, scored=mask)": (
-                    model.hidden_states(tokens, scored=scored),
-                    (len(tokens), config.model.width),
-                ),
-            }
-    except ConfigError:
-        raise
-    except Exception as error:  # a user-defined model may raise anything
-        raise user_code_error(error, model_class) from error
-    for call, (output, shape) in shapes.items():
-        is_tensor = isinstance(output, torch.Tensor)
-        if not is_tensor or output.shape != torch.Size(shape):
-            returned = f"the shape {list(output.shape)}" if is_tensor else describe_value(output)
-            raise ConfigError(
-                f"{definition_location(model_class)}: {model_class.__name__}: {call} returned"
-                f" {returned}, expected a tensor of shape {list(shape)} for {len(tokens)} windows"
-                f" with one scored token each"
-            )
-
-
 def _validate_optimization(config: DictConfig) -> None:
     """Step the optimizer and the schedule on a tiny model. Raises ConfigError if that fails."""
     total, optimizer = training_steps(config).total, validate_optimizer(config)
@@ -127,7 +63,10 @@ def _validate_optimization(config: DictConfig) -> None:
 
 
 def validate_optimizer(config: DictConfig) -> torch.optim.Optimizer:
-    """Return the optimizer of a tiny model, after a step. Raises ConfigError if that fails."""
+    """Return the optimizer of a tiny model, after a step.
+
+    Raises ConfigError if that fails, or if a user-defined optimizer has state that is not saved.
+    """
     model, build_optimizer = torch.nn.Linear(1, 1), optimizer_factory(config)
     optimizer = _as_config_error("optimizer", lambda: build_optimizer(model))
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -135,6 +74,8 @@ def validate_optimizer(config: DictConfig) -> torch.optim.Optimizer:
             f"optimizer={config.optimizer._target_} returns {type(optimizer).__name__}, which is"
             f" not a torch.optim.Optimizer"
         )
+    if is_user_code(config.optimizer._target_, "optimizer"):
+        _as_config_error("optimizer", lambda: verify_optimizer(model, optimizer, config))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     _as_config_error("optimizer", optimizer.step)
@@ -174,6 +115,8 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> list[Encoding
             swapped = swapped_config(config, name, swap, length)
             try:
                 swapped_encoding = build_encoding(swapped)
+                if length == lengths[-1] and user_targets({"encoding": dict(swap)}):
+                    verify(swapped, swapped_encoding, set())
             except ConfigError as error:
                 raise ConfigError(f"evaluation/swap={name}: {error}") from None
             _validate_lengths(swapped, swapped_encoding)

@@ -19,7 +19,13 @@ from posenc.config.settings import evaluation_lengths
 from posenc.config.user_code import definition_location, error_location
 from posenc.encodings.base import Encoding, Geometry
 from posenc.model.device import attention_dtype, deterministic_numerics
-from posenc.model.transformer import Decoder, derive_seed, initialize, seed_cpu
+from posenc.model.transformer import (
+    Decoder,
+    derive_seed,
+    initialize,
+    restored_random_state,
+    seed_cpu,
+)
 from posenc.runs.hardware import memory_bytes
 
 ALLOCATING_FUNCTIONS = {
@@ -120,7 +126,7 @@ def build_encoding(config: DictConfig) -> Encoding:
         raise ConfigError(f"model: {error}") from None
     definition = import_target(config.encoding, "encoding", modules)
     _check_constructor(definition)
-    with torch.random.fork_rng(devices=[]):
+    with restored_random_state():
         seed_cpu(derive_seed(config.seed, "encoding"))
         try:
             with _MemoryLimit():

@@ -1,9 +1,12 @@
 """The decoder-only Transformer in which position enters only through the encoding's hooks."""
 
 import hashlib
+import random
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -206,9 +209,23 @@ def derive_seed(seed: int, name: str) -> int:
 
 
 def seed_cpu(seed: int) -> None:
-    """Seed the CPU's default generator only.
+    """Seed PyTorch's generator for the CPU, and those of Python and NumPy, which users' code uses.
 
-    `torch.manual_seed` also reseeds all other devices, which `torch.random.fork_rng(devices=[])`
-    does not undo.
+    `torch.manual_seed` also seeds the generators of other devices, which `restored_random_state`
+    does not restore.
     """
     torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+@contextmanager
+def restored_random_state() -> Iterator[None]:
+    """Restore, on exit, the state of the generators that `seed_cpu` seeds."""
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)

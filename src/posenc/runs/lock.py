@@ -12,7 +12,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from posenc.config.errors import RunError
@@ -32,14 +32,19 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     contains this process's id and host name. Raises RunError if the file system does not support
     locks, if `path` is not a regular file, or if it contains anything but a holder's description.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + (timeout or 0.0)
     operation = fcntl.LOCK_EX if timeout is None else fcntl.LOCK_EX | fcntl.LOCK_NB
-    with _open(path, os.O_RDWR | os.O_CREAT) as descriptor:
-        while not (acquired := _flock(path, descriptor, operation)):
-            if time.monotonic() >= deadline:
+    with ExitStack() as stack:
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = stack.enter_context(_open(path, os.O_RDWR | os.O_CREAT))
+            while not (acquired := _flock(path, descriptor, operation)):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(0.05)
+            if not acquired or _is_file_at(path, descriptor):
                 break
-            time.sleep(0.05)
+            stack.close()  # the file was moved or deleted in the meantime, with its folder
         if acquired:
             # Overwrite only a holder's description: the path may be a hard link to another file.
             if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?\0*", os.pread(descriptor, 300, 0)):
@@ -86,6 +91,14 @@ def describe_holder(path: Path) -> str:
     if (pid, host) == (str(os.getpid()), socket.gethostname()):
         return "another thread of this process"
     return f"another process (pid {pid} on {host})"
+
+
+def _is_file_at(path: Path, descriptor: int) -> bool:
+    """Return whether `path` is still the file that was opened."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

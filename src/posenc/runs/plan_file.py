@@ -11,6 +11,7 @@ from posenc.config.paths import replace_home
 from posenc.config.values import is_printable
 from posenc.runs.files import corrupt_file_error, read_mapping, reject_special_files, write_json
 from posenc.runs.lock import lock
+from posenc.runs.trusted_code import is_trusted
 
 PLAN_TYPES = {
     "runs": list[str],
@@ -77,12 +78,21 @@ def update_plan(
 
 
 def quoted_command(command: str) -> str | None:
-    """Return a command from a plan, quoted for a shell, or None if it is not `posenc train`.
+    """Return a command from a plan, quoted for a shell, or None if it should not be pasted there.
 
-    The plan may be from someone else, and users paste printed commands into their shell.
+    The plan may be from someone else. Only `posenc train` is returned, and with a config directory
+    or modules outside posenc only if the user has run this command.
     """
     words = shlex.split(command)
-    return shlex.join(words) if words[:2] == ["posenc", "train"] else None
+    if words[:2] != ["posenc", "train"]:
+        return None
+    is_safe = not uses_other_code(command) or is_trusted("command", command)
+    return shlex.join(words) if is_safe else None
+
+
+def uses_other_code(command: str) -> bool:
+    """Return whether a command may run code outside posenc, which its options name."""
+    return re.search(r"--config-dir|-cd\b|modules|_target_", command) is not None
 
 
 def with_overrides(command: str, overrides: Mapping[str, str]) -> list[str]:

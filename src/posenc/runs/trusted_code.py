@@ -10,6 +10,7 @@ chosen.
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +20,12 @@ from posenc.config.values import matches_type
 from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
-Kind = Literal["target", "destination", "trial", "cache"]
-"""What an entry is: a class or function, where W&B uploads runs, a W&B run id, a `cache_dir`."""
+Kind = Literal["target", "destination", "trial", "cache", "command"]
+"""What an entry is.
+
+A target is a class or function, a destination is where W&B uploads runs, a trial is a W&B run id, a
+cache is a `cache_dir`, and a command is one that trains with the user's own code.
+"""
 
 
 def record_trusted(values: Mapping[Kind, Iterable[str]]) -> None:
@@ -69,6 +74,10 @@ def _entry(kind: Kind, value: str) -> str | None:
             return f"W&B trial {value}"
         case "cache":
             return f"data in {os.path.realpath(value)}"
+        case "command":
+            # Its relative paths depend on the current folder; reports leave out that folder.
+            text = f"{os.getcwd()} {value.replace(f'{os.getcwd()}/', '')}"
+            return f"command {sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _target_entry(target: str) -> str | None:

@@ -19,9 +19,10 @@ from posenc.data.build_data import build_data
 from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.jobs.job_config import compose_sweep_jobs
-from posenc.jobs.validate import validate, validate_data, validate_devices, validate_model
+from posenc.jobs.validate import validate, validate_data, validate_devices
+from posenc.jobs.verify import verify_model
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.plan_file import read_plan, update_plan
+from posenc.runs.plan_file import read_plan, update_plan, uses_other_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import record_trusted
 from posenc.sweeps.launcher import PlannedRun, config_file_digest
@@ -81,7 +82,7 @@ def plan(
         written = pool.map(write_run, to_write, (sources[job.run] for job in to_write))
         results |= zip((job.run for job in to_write), written, strict=True)
     _update_plan(unique_jobs, shared, command)
-    _trust(configs)
+    _trust(configs, command)
     return [_planned_run(job, results[job.run]) for job in unique_jobs]
 
 
@@ -110,15 +111,18 @@ def _update_plan(jobs: Sequence[Job], shared: Mapping[str, Any], command: str) -
     update_plan(jobs[0].run.path.parent, values, command, [job.run.name for job in jobs])
 
 
-def _trust(configs: Mapping[str, DictConfig]) -> None:
-    """Record the jobs' custom classes, W&B projects and `cache_dir` as trusted."""
+def _trust(configs: Mapping[str, DictConfig], command: str) -> None:
+    """Record the jobs' custom classes, W&B projects, `cache_dir` and command as trusted."""
     distinct = {tuple(TARGET.findall(key)): key for key in configs if configs[key].modules}
     values: list[Any] = [OmegaConf.to_container(configs[key]) for key in distinct.values()]
     loggers = {str(config.logger): config.logger for config in configs.values()}
     destinations = filter(None, map(wandb_destination, loggers.values()))
     targets = {target for job in values for target in user_targets(job)}
     caches = {config.cache_dir for config in configs.values() if not _is_default_cache(config)}
-    record_trusted({"target": targets, "destination": destinations, "cache": caches})
+    commands = [command] if uses_other_code(command) else []
+    record_trusted(
+        {"target": targets, "destination": destinations, "cache": caches, "command": commands}
+    )
 
 
 def _is_default_cache(config: DictConfig) -> bool:
@@ -162,7 +166,7 @@ def _prepare_data(
             datasets[data_key] = build_data(config, on_progress)
         data = datasets[data_key]
         validate_data(config, data)
-        validate_model(config, data.vocab_size, verified_models)
+        verify_model(config, data.vocab_size, verified_models)
         parameters = build_meta_model(config, data.vocab_size, encodings[key]).parameter_count()
         if local:
             check_memory(parameters)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_command
-from posenc.runs.plan_file import quoted_command, read_plan, with_overrides
+from posenc.runs.plan_file import quoted_command, read_plan, uses_other_code, with_overrides
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
@@ -26,6 +26,9 @@ STYLES = {
     "failed": "red",
     "finished": "green",
 }
+HIDDEN_COMMAND = (
+    'to finish: see "command" in {file}; it may run code outside posenc that you have not used here'
+)
 
 
 def all_runs(folder: Path) -> list[RunDirectory]:
@@ -47,6 +50,8 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
     total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
     commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
+    if not commands and _has_hidden_command(runs, statuses):
+        commands = [Text(HIDDEN_COMMAND.format(file=runs[0].path.parent / "plan.json"))]
     return Group(_table(statuses), *errors, total, *commands, *_incomplete_copies(runs, statuses))
 
 
@@ -109,16 +114,28 @@ def _seconds_left(status: Status) -> float | None:
     return status.seconds * (1 - status.work_done) / status.work_done
 
 
-def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
-    """Return the distinct commands in an experiment's plan that finish its unfinished runs."""
+def _saved_commands(
+    runs: Sequence[RunDirectory], statuses: Mapping[str, Status]
+) -> dict[str, set[str]]:
+    """Map the commands in the plan for the unfinished runs to the states of these runs."""
     plan = read_plan(runs[0].path.parent) if runs else {}
     states_by_command: dict[str, set[str]] = {}
     for run in runs:
-        command = quoted_command(plan["commands"].get(run.name, plan.get("command")) or "")
+        command = plan["commands"].get(run.name, plan.get("command"))
         state = statuses[run.name].state
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
+    return states_by_command
+
+
+def _has_hidden_command(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> bool:
+    return any(map(uses_other_code, _saved_commands(runs, statuses)))
+
+
+def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
+    """Return the distinct commands that finish the unfinished runs, if they can be printed."""
     return [
         shlex.join(with_overrides(command, {"retry": "true"})) if "failed" in states else command
-        for command, states in states_by_command.items()
+        for saved, states in _saved_commands(runs, statuses).items()
+        if (command := quoted_command(saved))
     ]

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from posenc.config.errors import RunError
 from posenc.data.dataset import IGNORE_INDEX
 from posenc.model.device import autocast
-from posenc.model.transformer import Decoder, derive_seed
+from posenc.model.transformer import Decoder, derive_seed, seed_cpu
 from posenc.runs.environment import rank, world_size
 from posenc.training.batches import MicroBatch
 from posenc.training.checkpoint import RUN_HASH
@@ -61,7 +61,9 @@ class LanguageModel(pl.LightningModule):
         # Random draws depend only on the seed and the micro-batch. No random state has to be saved,
         # and several devices draw the same numbers as one device for the same micro-batches.
         index = batch_idx * world_size() + rank()
-        torch.manual_seed(derive_seed(self.seed, f"batch {index}"))
+        seed = derive_seed(self.seed, f"batch {index}")
+        torch.manual_seed(seed)  # on all devices
+        seed_cpu(seed)
         self.model.encoding.set_training_progress((self.global_step + 1) / self.total_steps)
 
     def training_step(self, batch: MicroBatch, batch_idx: int) -> Tensor:

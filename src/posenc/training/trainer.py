@@ -82,9 +82,13 @@ def build_trainer(
         "num_sanity_val_steps": 0,
         "use_distributed_sampler": False,
     }
-    # Lightning would take other arguments from PL_TRAINER_*.
-    overrides = [name for name in os.environ if name.startswith("PL_TRAINER_")]
-    with changed_environment({}, removed=overrides):
+    return _trainer(options)
+
+
+def _trainer(options: dict[str, Any]) -> pl.Trainer:
+    """Build the Trainer without PL_TRAINER_*, from which Lightning would take other arguments."""
+    variables = [name for name in os.environ if name.startswith("PL_TRAINER_")]
+    with changed_environment({}, removed=variables):
         return pl.Trainer(**options)
 
 

@@ -1,0 +1,124 @@
+"""Verification of user-defined encodings, models and optimizers before training.
+
+A mistake that would give wrong results, or other results after a resume, is reported before the
+first run starts.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from posenc.check import verify_encoding
+from posenc.check.hook_values import describe_value
+from posenc.config.component_types import is_user_code
+from posenc.config.errors import ConfigError
+from posenc.config.user_code import definition_location, user_code_error
+from posenc.encodings.base import Encoding
+from posenc.model.build import build_meta_model, build_model
+from posenc.model.device import attention_dtype, deterministic_numerics, select_device
+from posenc.model.transformer import restored_random_state, seed_cpu
+from posenc.training.optimizer import optimizer_factory
+
+VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
+"""The settings that determine an encoding and its dtypes."""
+MAX_VERIFIED_PARAMETERS = 50_000_000
+"""Larger user-defined models would take seconds to build and are not verified."""
+
+
+def verify(config: DictConfig, encoding: Encoding, verified: set[str]) -> None:
+    """Call the hooks of an encoding on tiny inputs; raise ConfigError for the first mistake found.
+
+    Skips encodings whose settings are in `verified`; new settings are added to it.
+    """
+    settings = OmegaConf.to_yaml(OmegaConf.masked_copy(config, VERIFIED_SETTINGS))
+    if settings not in verified:
+        verify_encoding(encoding, attention_dtype(config.precision))
+        verified.add(settings)
+
+
+def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> None:
+    """Call a user-defined model on a tiny input; raise ConfigError if it fails.
+
+    Skips models for a GPU (they may not run on a CPU), models of more than MAX_VERIFIED_PARAMETERS,
+    and models whose settings are in `verified`; new settings are added to it.
+    """
+    if not is_user_code(config.model._target_, "model") or select_device(config).type != "cpu":
+        return
+    settings = f"{vocab_size} {OmegaConf.to_yaml(OmegaConf.masked_copy(config, ['model']))}"
+    if settings in verified:
+        return
+    verified.add(settings)
+    meta_model = build_meta_model(config, vocab_size)
+    if meta_model.parameter_count() > MAX_VERIFIED_PARAMETERS:
+        return
+    model_class = type(meta_model)
+    tokens = torch.zeros(2, min(4, config.train_length), dtype=torch.long)
+    scored = tokens.bool()
+    scored[:, -1] = True
+    try:
+        with restored_random_state(), deterministic_numerics(), torch.no_grad():
+            model = build_model(config, vocab_size, kernel="auto").eval()
+            seed_cpu(1)
+            losses = model.losses(tokens, tokens)
+            hidden = model.hidden_states(tokens, scored=scored)
+            seed_cpu(2)
+            others = model.losses(tokens + scored, tokens)  # the last token of each window differs
+    except ConfigError:
+        raise
+    except Exception as error:  # a user-defined model may raise anything
+        raise user_code_error(error, model_class) from error
+    location = f"{definition_location(model_class)}: {model_class.__name__}"
+    _check_shape(losses, tokens.shape, f"{location}: losses(tokens, targets)")
+    hidden_shape = torch.Size((len(tokens), config.model.width))
+    _check_shape(hidden, hidden_shape, f"{location}: hidden_states(tokens, scored=mask)")
+    if not torch.allclose(losses[:, :-1], others[:, :-1], rtol=1e-4, atol=1e-4):
+        raise ConfigError(
+            f"{location}: losses(tokens, targets) depends on later tokens, or on random numbers in"
+            f" evaluation; use masked attention, and dropout only if self.training is true"
+        )
+
+
+def _check_shape(output: Any, shape: torch.Size, call: str) -> None:
+    """Raise ConfigError unless a model's output for two windows is a tensor of this shape."""
+    is_tensor = isinstance(output, torch.Tensor)
+    if is_tensor and output.shape == shape:
+        return
+    returned = f"the shape {list(output.shape)}" if is_tensor else describe_value(output)
+    raise ConfigError(
+        f"{call} returned {returned}, expected a tensor of shape {list(shape)} for two windows with"
+        f" one scored token each"
+    )
+
+
+def verify_optimizer(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: DictConfig
+) -> None:
+    """Raise ConfigError if an optimizer that loads the saved state takes a different next step.
+
+    The optimizer and the model are stepped.
+    """
+    resumed_model = copy.deepcopy(model)
+    resumed = optimizer_factory(config)(resumed_model)
+    with restored_random_state():
+        for gradient in (0.5, -0.25, 1.0):
+            _step(model, optimizer, gradient)
+    resumed_model.load_state_dict(model.state_dict())
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    with restored_random_state():
+        for stepped, stepping in ((model, optimizer), (resumed_model, resumed)):
+            _step(stepped, stepping, 0.75)
+    if not all(map(torch.equal, model.parameters(), resumed_model.parameters())):
+        raise ConfigError(
+            f"optimizer={config.optimizer._target_} takes a different step after load_state_dict"
+            f" has loaded its state_dict, so a resumed run would differ; keep all its state in"
+            f" self.state or self.param_groups"
+        )
+
+
+def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: float) -> None:
+    seed_cpu(0)  # for optimizers that add noise
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, gradient)
+    optimizer.step()
