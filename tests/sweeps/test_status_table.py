@@ -128,6 +128,14 @@ def test_a_command_that_may_run_other_code_is_printed_only_where_it_has_been_run
     assert status_json([run])[0]["command"] is None
 
 
+def test_the_command_to_finish_a_renamed_experiment_uses_its_new_name(fake_run: FakeRun) -> None:
+    run = fake_run("a", state="interrupted")
+    plan = {"command": "posenc train seed=1 name=old", "name": "old", "runs": ["a"]}
+    write_json(run.path.parent / "plan.json", plan)
+    command = status_json([run])[0]["command"]
+    assert command == f"posenc train seed=1 name={run.path.parent.name}"
+
+
 def test_errors_and_the_command_to_finish_are_below_the_table(folder: Path) -> None:
     table = printed_table(folder)
     assert "broken failed: RunError: no [loss]" in table

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.config.errors import plural
+from posenc.config.overrides import to_override_value
 from posenc.config.paths import experiment_command
 from posenc.runs.plan_file import quoted_command, read_plan, uses_other_code, with_overrides
 from posenc.runs.run_directory import RunDirectory, list_runs
@@ -134,8 +135,12 @@ def _has_hidden_command(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
     """Return the distinct commands that finish the unfinished runs, if they can be printed."""
-    return [
-        shlex.join(with_overrides(command, {"retry": "true"})) if "failed" in states else command
-        for saved, states in _saved_commands(runs, statuses).items()
-        if (command := quoted_command(saved))
-    ]
+    commands = []
+    for saved, states in _saved_commands(runs, statuses).items():
+        overrides = {"retry": "true"} if "failed" in states else {}
+        folder = runs[0].path.parent
+        if read_plan(folder).get("name") not in (None, folder.name):  # it has been renamed
+            overrides["name"] = to_override_value(folder.name, "name")
+        if command := quoted_command(saved):
+            commands.append(shlex.join(with_overrides(command, overrides)))
+    return commands
