@@ -267,6 +267,12 @@ def test_a_mistake_in_any_command_gets_one_short_message(
         ("encoding/sub/own.yaml", "", ["plan", "encoding=sub/own"], "the name of an option"),
         ("own.yaml", "", ["plan", "encoding=../own"], "the name of an option"),
         (
+            "own.yaml",
+            "# @package _global_\nmodules: [own]\n",
+            ["plan", "experiment=../own"],
+            "the name of an option",
+        ),
+        (
             "evaluation/swap/own.yaml",
             "_target_: posenc.evaluation.swaps.yarn.YaRN\n1: 2\n",
             ["train", "encoding=rope", "evaluation/swap=own"],
@@ -303,6 +309,7 @@ def test_a_current_folder_that_was_deleted_is_an_error(
     ("text", "message"),
     [
         ("optimizer.learning_rate: 0.1", "write optimizer: {learning_rate: ...}"),
+        ("encoding.spectrum.base: 5", "write encoding: {spectrum: {base: ...}}"),
         ("encoding: alibi", "write `override /encoding: alibi` in its defaults list"),
     ],
 )

@@ -52,18 +52,20 @@ def test_whole_numbers_in_annotated_lists_and_mappings_become_floats(
 ) -> None:
     """So that `torch.full` and `torch.tensor` do not make tensors of integers of them."""
     (tmp_path / "own_rates.py").write_text(
-        "from posenc.encodings.base import Encoding\n"
+        "from typing import List\nfrom posenc.encodings.base import Encoding\n"
         "class Rates(Encoding):\n"
         "    def __init__(self, geometry, *, rates: list[float], pair: tuple[float, int],\n"
-        "                 table: dict[str, list[float]] | None, either: int | float, plain=1):\n"
+        "                 table: dict[str, list[float]] | None, either: float | int, plain=1,\n"
+        "                 bare: List = (), pairs: tuple[float, float] | None = None):\n"
         "        super().__init__(geometry)\n"
-        "        self.values = [rates, list(pair), table, either, plain]\n"
+        "        self.values = [rates, list(pair), table, either, plain, bare, list(pairs)]\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     values = {"rates": [1, 2.5], "pair": [3, 4], "table": {"a": [5]}, "either": 6}
+    values |= {"bare": [7], "pairs": [8, 9]}
     node = OmegaConf.create({"_target_": "own_rates.Rates", **values})
     encoding = build(node, GEOMETRY, name="encoding", modules=["own_rates"])
-    assert repr(encoding.values) == "[[1.0, 2.5], [3.0, 4], {'a': [5.0]}, 6, 1]"
+    assert repr(encoding.values) == "[[1.0, 2.5], [3.0, 4], {'a': [5.0]}, 6, 1, [7], [8.0, 9.0]]"
 
 
 def test_an_untrusted_target_is_rejected_without_importing_it(

@@ -14,7 +14,7 @@ from posenc.check.hook_definitions import (
     verify_definitions,
 )
 from posenc.check.hook_values import verify_values, verify_values_on_longer_input
-from posenc.check.reproducibility import verify_reproducibility
+from posenc.check.reproducibility import verify_evaluation, verify_saved_state
 from posenc.config.errors import ConfigError, describe_error, one_line
 from posenc.config.user_code import user_code_error
 from posenc.encodings.base import Encoding
@@ -43,21 +43,25 @@ PROPERTIES: tuple[Property, ...] = (
 )
 
 
-def verify_encoding(encoding: Encoding, dtype: torch.dtype) -> None:
+def verify_encoding(encoding: Encoding, dtype: torch.dtype, *, for_training: bool = True) -> None:
     """Call the hooks on tiny inputs; raise ConfigError for the first mistake found.
 
-    `dtype` is that of queries, keys and values. Planning calls this for every distinct encoding
-    before training; the properties in PROPERTIES cover more, but take seconds to test.
+    `dtype` is that of queries, keys and values. An encoding that is only evaluated may be unusable
+    in training, and need not have an effect on short inputs. Planning calls this for every distinct
+    encoding before training; the properties in PROPERTIES cover more, but take seconds to test.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more threads would take five times as long on tiny inputs
     try:
         verify_definitions(encoding)
-        verify_values(encoding, [(torch.float32, dtype)])
+        if for_training:
+            verify_values(encoding, [(torch.float32, dtype)])
         verify_values_on_longer_input(encoding, (torch.float32, dtype))
         verify_causality(encoding)
         for part in user_encodings(encoding):
-            verify_reproducibility(part)
+            if for_training:
+                verify_saved_state(part)
+            verify_evaluation(part)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:  # a user's encoding may raise anything

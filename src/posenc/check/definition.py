@@ -15,7 +15,7 @@ from posenc.check.encoding_under_test import (
 )
 from posenc.check.hook_definitions import HOOKS, verify_definitions
 from posenc.check.hook_values import describe_value, verify_values
-from posenc.check.reproducibility import verify_reproducibility
+from posenc.check.reproducibility import verify_evaluation, verify_saved_state
 from posenc.config.errors import plural
 from posenc.config.values import walk
 
@@ -93,5 +93,7 @@ def shapes_are_correct(under_test: EncodingUnderTest) -> Result:
 
 def is_reproducible(under_test: EncodingUnderTest) -> Result:
     """outputs depend only on inputs and saved state"""
-    verify_reproducibility(under_test.build_encoding({}))
+    encoding = under_test.build_encoding({})
+    verify_saved_state(encoding)
+    verify_evaluation(encoding)
     return passed("independent of random numbers, other sequences and the number of queries")

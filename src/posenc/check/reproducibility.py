@@ -32,16 +32,47 @@ UNSEEDED = (
 
 
 @torch.no_grad()
-def verify_reproducibility(encoding: Encoding) -> None:
-    """Raise ConfigError if saved weights and the same inputs can give different outputs.
+def verify_saved_state(encoding: Encoding) -> None:
+    """Raise ConfigError if an encoding that loads the saved state has other outputs.
 
-    A copy that loads its state must have the same outputs, also in training if the global random
-    number generators have the same seeds. In evaluation, outputs must not depend
-    on random numbers or on other sequences in the batch, and a bias must not depend on which other
-    queries and keys it is computed with.
+    In training, the global random number generators have the same seeds.
     """
     with restored_random_state():
-        _verify_saved_state(encoding)
+        trained, loaded = (copy.deepcopy(encoding).float() for _ in range(2))
+        for tested in (trained, loaded):
+            call_hook(tested, "set_training_progress", PROGRESS)
+        perturb_zero_parameters(trained)
+        inputs = float32_inputs(trained, supported_length(trained), batch=BATCH)
+        for layer in distinct_layers(trained.train()):
+            layer_outputs(trained, layer, inputs)
+        _load_state(trained, loaded)
+        for training, problem in ((False, UNSAVED_STATE), (True, UNSEEDED)):
+            for layer in distinct_layers(trained.train(training)):
+                outputs = layer_outputs(trained, layer, inputs)
+                others = layer_outputs(loaded.train(training), layer, inputs)
+                if hook := first_differing_hook(outputs, others):
+                    raise _hook_error(trained, hook, problem)
+
+
+def _load_state(trained: Encoding, loaded: Encoding) -> None:
+    state = trained.state_dict()
+    if changed := sorted(state.keys() ^ loaded.state_dict().keys()):
+        raise encoding_error(
+            trained,
+            f"its hooks add {changed[0]} to its parameters and buffers, so saved weights could not"
+            f" be loaded; create it in __init__",
+        )
+    loaded.load_state_dict(state, strict=True)
+
+
+@torch.no_grad()
+def verify_evaluation(encoding: Encoding) -> None:
+    """Raise ConfigError if the same inputs can give different outputs in evaluation.
+
+    Outputs must not depend on random numbers, on earlier inputs or on other sequences in the batch,
+    and a bias must not depend on which other queries and keys it is computed with.
+    """
+    with restored_random_state():
         tested = copy.deepcopy(encoding).float().eval()
         perturb_zero_parameters(tested)
         call_hook(tested, "set_training_progress", 0.0)
@@ -50,31 +81,6 @@ def verify_reproducibility(encoding: Encoding) -> None:
             _verify_determinism(tested, layer, inputs)
             _verify_batch_independence(tested, layer, inputs)
             _verify_blocks(tested.at_layer(layer), inputs)
-
-
-def _verify_saved_state(encoding: Encoding) -> None:
-    """Compare an encoding that has been called in training with one that loads its state."""
-    trained, loaded = (copy.deepcopy(encoding).float() for _ in range(2))
-    for tested in (trained, loaded):
-        call_hook(tested, "set_training_progress", PROGRESS)
-    perturb_zero_parameters(trained)
-    inputs = float32_inputs(trained, supported_length(trained), batch=BATCH)
-    for layer in distinct_layers(trained.train()):
-        layer_outputs(trained, layer, inputs)
-    state = trained.state_dict()
-    if changed := sorted(state.keys() ^ loaded.state_dict().keys()):
-        raise encoding_error(
-            encoding,
-            f"its hooks add {changed[0]} to its parameters and buffers, so saved weights could not"
-            f" be loaded; create it in __init__",
-        )
-    loaded.load_state_dict(state, strict=True)
-    for training, problem in ((False, UNSAVED_STATE), (True, UNSEEDED)):
-        for layer in distinct_layers(trained.train(training)):
-            outputs = layer_outputs(trained, layer, inputs)
-            others = layer_outputs(loaded.train(training), layer, inputs)
-            if hook := first_differing_hook(outputs, others):
-                raise _hook_error(trained, hook, problem)
 
 
 def _verify_determinism(encoding: Encoding, layer: int, inputs: AttentionInputs) -> None:
@@ -90,7 +96,7 @@ def _verify_determinism(encoding: Encoding, layer: int, inputs: AttentionInputs)
         raise encoding_error(
             encoding,
             "a hook seeds torch's random number generator, so dropout would be the same in every"
-            " step; use a separate torch.Generator",
+            " step; use a torch.Generator that the hook creates and seeds with torch.randint",
         )
     if hook := hook or first_differing_hook(outputs, others):
         problem = "depends on random numbers in evaluation; draw them only if self.training is true"

@@ -217,11 +217,14 @@ def _with_floats(value: Any, annotation: Any) -> Any:
     Integral floats have become integers in the configuration; see `values.canonical`.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        matching = (kind for kind in arguments if matches_type(value, kind))
+    if origin in (Union, UnionType) and int not in arguments:
+        values = [value, tuple(value)] if isinstance(value, list) else [value]  # as in _check_value
+        matching = (kind for kind in arguments if any(matches_type(v, kind) for v in values))
         return _with_floats(value, next(matching, None))
     if annotation is float and type(value) is int:
         return float(value)
+    if not arguments:
+        return value
     if isinstance(value, list) and origin in (list, tuple, Sequence):
         is_fixed = origin is tuple and arguments[-1] is not ...
         types = arguments if is_fixed else arguments[:1] * len(value)

@@ -14,8 +14,6 @@ from posenc.config.settings import COMPONENTS, TYPES, check_settings, check_valu
 from posenc.config.swaps import SWAP_GROUP, custom_swaps, normalize_swaps
 from posenc.config.values import canonical
 
-NAMED_GROUPS = ("encoding", "data", SWAP_GROUP)
-"""Config groups whose options are part of the names of runs, results or artifacts."""
 OPTION_NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*")
 
 
@@ -46,8 +44,11 @@ def compose_resolved(
             known = dotted_keys(composer.defaults)
             hint = did_you_mean(key, [k for k in known if k != key])
             if key in known:  # in a YAML file
-                parent, _, rest = key.partition(".")
-                hint = f"; in a YAML file, write {parent}: {{{rest}: ...}}"
+                *parents, last = key.split(".")
+                text = f"{last}: ..."
+                for parent in reversed(parents):
+                    text = f"{parent}: {{{text}}}"
+                hint = f"; in a YAML file, write {text}"
             raise ConfigError(f"unknown key {key}{hint}")
     if custom := custom_swaps(values.get("evaluation") or {}):
         values["evaluation"]["custom_swaps"] = custom  # jobs do not read config directories
@@ -92,9 +93,11 @@ def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
 
 
 def _check_names(choices: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an option whose name cannot be part of a file name or a label."""
-    for group in NAMED_GROUPS:
-        option = choices.get(group)
+    """Raise ConfigError for an option whose name cannot be part of a file name or a label.
+
+    It cannot be a path either, which could lead to someone else's file.
+    """
+    for group, option in choices.items():
         if isinstance(option, str) and not OPTION_NAME.fullmatch(option):
             raise ConfigError(
                 f"{group}={option}: the name of an option may contain only ASCII letters, digits,"

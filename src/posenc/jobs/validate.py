@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from posenc.check import verify_encoding
 from posenc.config.component_types import is_user_code, user_targets
 from posenc.config.components import build, check
 from posenc.config.errors import ConfigError, first_line, plural
@@ -19,10 +20,7 @@ from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
 from posenc.jobs.verify import verify, verify_optimizer
 from posenc.model.build import build_encoding, check_kernel
-from posenc.model.device import (
-    check_accelerator,
-    select_device,
-)
+from posenc.model.device import attention_dtype, check_accelerator, select_device
 from posenc.tracking.build_tracker import build_tracker
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
@@ -116,7 +114,8 @@ def validate_evaluation(config: DictConfig, encoding: Encoding) -> list[Encoding
             try:
                 swapped_encoding = build_encoding(swapped)
                 if length == lengths[-1] and user_targets({"encoding": dict(swap)}):
-                    verify(swapped, swapped_encoding, set())
+                    dtype = attention_dtype(config.precision)
+                    verify_encoding(swapped_encoding, dtype, for_training=False)
             except ConfigError as error:
                 raise ConfigError(f"evaluation/swap={name}: {error}") from None
             _validate_lengths(swapped, swapped_encoding)

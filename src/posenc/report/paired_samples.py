@@ -128,7 +128,7 @@ def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> NoVerdict
     return NoVerdictError(
         "too few seeds",
         f"{len(complete)} of the {MIN_SEEDS} required seeds have results for both sides; run"
-        f" `{command}`",
+        f" {command}",
     )
 
 

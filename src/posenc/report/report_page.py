@@ -34,8 +34,9 @@ RUNS_TEXT = (
     " in the folders `{name}/<run>/` of the output directory."
 )
 NO_COMMAND_TEXT = (
-    "No posenc command was saved for these runs, or it may run code that you have not used here"
-    " (see plan.json). The settings of each run are in its config.yaml."
+    "No `posenc train` command was saved for these runs, or it is not shown (see plan.json) because"
+    " no record shows that it has been run in this folder. The settings of each run are in its"
+    " config.yaml."
 )
 COMMANDS_TEXT = (
     "The first command trains missing runs and keeps finished ones; the second writes a report on"

@@ -11,7 +11,7 @@ from posenc.report.claim_sides import LONGEST, Length, Value
 from posenc.report.experiment import Experiment, Row, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
-from posenc.runs.plan_file import join_command, quoted_command, with_overrides
+from posenc.runs.plan_file import is_withheld, join_command, quoted_command, with_overrides
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def runs_by_seed(value: Value, train_length: int, experiment: Experiment) -> dic
         seeds = sorted({run.seed for run in experiment.runs})
         overrides = {**value.selector, "train_length": runs_train_length, "seed": seeds}
         command = train_command(experiment.command, overrides)
-        raise NoVerdictError("not measured", f"no run for {value}; run `{command}`")
+        raise NoVerdictError("not measured", f"no run for {value}; run {command}")
     by_seed = {run.seed: run for run in runs}
     if len(by_seed) < len(runs):
         names = ", ".join(run.name for run in runs)
@@ -89,7 +89,7 @@ def read_sample(
     quantity = value.quantity
     if not run.rows:
         command = train_command(experiment.command, {})
-        raise NoVerdictError("not measured", f"{run.name} has not been evaluated; run `{command}`")
+        raise NoVerdictError("not measured", f"{run.name} has not been evaluated; run {command}")
     if quantity.source == "timing" and not run.timing:
         raise NoVerdictError("not measured", f"{run.name} has no timing.jsonl")
     if quantity.source == "timing":
@@ -138,14 +138,18 @@ def _matching_rows(value: Value, run: Run, length: int | None, experiment: Exper
 
 
 def train_command(command: str, overrides: Mapping[str, Any]) -> str:
-    """Return `command` with `overrides` replaced or added; the value of "seed" is a list of seeds.
+    """Return `command` with `overrides` replaced or added, as text for a message.
 
-    `command` comes from a plan; it is replaced if it is not `posenc train`.
+    The value of "seed" is a list of seeds. `command` comes from a plan; the text refers to the plan
+    if the command is not printed.
     """
     settings = {key: to_override_value(value, key) for key, value in overrides.items()}
     if "seed" in overrides:
         settings["seed"] = ",".join(map(str, overrides["seed"]))
-    return join_command(with_overrides(quoted_command(command) or "posenc train", settings))
+    if is_withheld(command):
+        changes = " ".join(f"{key}={value}" for key, value in settings.items())
+        return f"the command in plan.json{f' with {changes}' if changes else ''}"
+    return f"`{join_command(with_overrides(quoted_command(command) or 'posenc train', settings))}`"
 
 
 def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> str:

@@ -20,6 +20,8 @@ from posenc.runs.files import NotRegularFileError, open_regular
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of `flock` on file systems without locks, such as Lustre mounted without `flock`."""
+MAX_ATTEMPTS = 20
+"""How often a lock file is opened if it is moved while a process waits for it."""
 LOCK_TIMEOUT = 2.0
 """Seconds to wait for a run's lock, which other processes hold briefly to read the run's status."""
 
@@ -32,27 +34,41 @@ def lock(path: Path, *, timeout: float | None = None) -> Iterator[bool]:
     contains this process's id and host name. Raises RunError if the file system does not support
     locks, if `path` is not a regular file, or if it contains anything but a holder's description.
     """
-    deadline = time.monotonic() + (timeout or 0.0)
-    operation = fcntl.LOCK_EX if timeout is None else fcntl.LOCK_EX | fcntl.LOCK_NB
+    path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        while True:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = stack.enter_context(_open(path, os.O_RDWR | os.O_CREAT))
-            while not (acquired := _flock(path, descriptor, operation)):
-                if time.monotonic() >= deadline:
-                    break
-                time.sleep(0.05)
-            if not acquired or _is_file_at(path, descriptor):
-                break
-            stack.close()  # the file was moved or deleted in the meantime, with its folder
-        if acquired:
+        descriptor = _acquire(path, timeout, stack)
+        if descriptor is not None:
             # Overwrite only a holder's description: the path may be a hard link to another file.
             if not re.fullmatch(rb"(\d{1,10}\b.{0,280}\n?)?\0*", os.pread(descriptor, 300, 0)):
                 raise RunError(f"{path} is not a lock file; delete it or move it elsewhere")
             with suppress(OSError):  # the disk is full
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-        yield acquired
+        yield descriptor is not None
+
+
+def _acquire(path: Path, timeout: float | None, stack: ExitStack) -> int | None:
+    """Open and lock a file, and return its descriptor, which `stack` closes; None after `timeout`.
+
+    If the file has been moved or deleted with its folder while this process waited, the file that
+    is now at `path` is locked instead.
+    """
+    deadline = time.monotonic() + (timeout or 0.0)
+    operation = fcntl.LOCK_EX if timeout is None else fcntl.LOCK_EX | fcntl.LOCK_NB
+    for attempt in range(MAX_ATTEMPTS):
+        try:
+            descriptor = stack.enter_context(_open(path, os.O_RDWR | os.O_CREAT))
+        except FileNotFoundError:
+            raise RunError(f"{path.parent} has been deleted; rerun the command") from None
+        while not _flock(path, descriptor, operation):
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.05)
+        if _is_file_at(path, descriptor):
+            return descriptor
+        stack.close()
+        time.sleep(0.01 * attempt)
+    raise RunError(f"{path} is moved or deleted again and again; rerun the command")
 
 
 @contextmanager
@@ -97,8 +113,10 @@ def _is_file_at(path: Path, descriptor: int) -> bool:
     """Return whether `path` is still the file that was opened."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):
+            return False
+        raise
 
 
 @contextmanager

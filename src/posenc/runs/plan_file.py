@@ -29,6 +29,14 @@ PLAN_LOCK = ".plan.lock"
 COPY_LOCK = ".copy.lock"
 """The lock in an experiment's folder that a process holds while it copies a finished run there."""
 
+PLAIN_OVERRIDE = re.compile(
+    r"(encoding|experiment|size|model|data|tokenizer|optimizer|schedule|evaluation|logger"
+    r"|train_length|seed|tokens|batch_tokens|precision|name|retry"
+    r"|(encoding|model|optimizer|schedule|evaluation)(\.[a-z][a-z_]*)+)=[\w.,+\[\]-]*",
+    re.ASCII,
+)
+"""An override that only selects options or sets names and numbers."""
+
 EXPERIMENT_FILES = ("plan.json", PLAN_LOCK, COPY_LOCK, ".code", ".submitit", "wandb")
 """Files and folders in an experiment's folder, besides its runs and reports."""
 
@@ -80,19 +88,20 @@ def update_plan(
 def quoted_command(command: str) -> str | None:
     """Return a command from a plan, quoted for a shell, or None if it should not be pasted there.
 
-    The plan may be from someone else. Only `posenc train` is returned, and with a config directory
-    or modules outside posenc only if the user has run this command.
+    The plan may be from someone else. Only `posenc train` is returned, and with other words than
+    PLAIN_OVERRIDE, which could run code, read or write other folders, or upload, only if the user
+    has run this command in the current folder.
     """
     words = shlex.split(command)
     if words[:2] != ["posenc", "train"]:
         return None
-    is_safe = not uses_other_code(command) or is_trusted("command", command)
-    return shlex.join(words) if is_safe else None
+    is_plain = all(map(PLAIN_OVERRIDE.fullmatch, words[2:]))
+    return shlex.join(words) if is_plain or is_trusted("command", command) else None
 
 
-def uses_other_code(command: str) -> bool:
-    """Return whether a command may run code outside posenc, which its options name."""
-    return re.search(r"--config-dir|-cd\b|modules|_target_", command) is not None
+def is_withheld(command: str) -> bool:
+    """Return whether a command from a plan is `posenc train` but is not returned by the above."""
+    return shlex.split(command)[:2] == ["posenc", "train"] and quoted_command(command) is None
 
 
 def with_overrides(command: str, overrides: Mapping[str, str]) -> list[str]:

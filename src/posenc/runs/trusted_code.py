@@ -24,7 +24,7 @@ Kind = Literal["target", "destination", "trial", "cache", "command"]
 """What an entry is.
 
 A target is a class or function, a destination is where W&B uploads runs, a trial is a W&B run id, a
-cache is a `cache_dir`, and a command is one that trains with the user's own code.
+cache is a `cache_dir`, and a command is one with which the user has trained.
 """
 
 
@@ -75,9 +75,19 @@ def _entry(kind: Kind, value: str) -> str | None:
         case "cache":
             return f"data in {os.path.realpath(value)}"
         case "command":
-            # Its relative paths depend on the current folder; reports leave out that folder.
-            text = f"{os.getcwd()} {value.replace(f'{os.getcwd()}/', '')}"
-            return f"command {sha256(text.encode()).hexdigest()[:16]}"
+            return _command_entry(value)
+
+
+def _command_entry(command: str) -> str | None:
+    """Return the entry of a command that has been run in the current folder.
+
+    Its relative paths depend on that folder, which reports leave out of absolute paths.
+    """
+    with suppress(FileNotFoundError):  # the folder has been deleted
+        folder = os.getcwd()
+        text = f"{folder} {command.replace(f'{folder}/', '')}"
+        return f"command {sha256(text.encode()).hexdigest()[:16]}"
+    return None
 
 
 def _target_entry(target: str) -> str | None:

@@ -22,7 +22,7 @@ from posenc.jobs.job_config import compose_sweep_jobs
 from posenc.jobs.validate import validate, validate_data, validate_devices
 from posenc.jobs.verify import verify_model
 from posenc.model.build import build_meta_model, check_memory
-from posenc.runs.plan_file import read_plan, update_plan, uses_other_code
+from posenc.runs.plan_file import read_plan, update_plan
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.trusted_code import record_trusted
 from posenc.sweeps.launcher import PlannedRun, config_file_digest
@@ -119,9 +119,8 @@ def _trust(configs: Mapping[str, DictConfig], command: str) -> None:
     destinations = filter(None, map(wandb_destination, loggers.values()))
     targets = {target for job in values for target in user_targets(job)}
     caches = {config.cache_dir for config in configs.values() if not _is_default_cache(config)}
-    commands = [command] if uses_other_code(command) else []
     record_trusted(
-        {"target": targets, "destination": destinations, "cache": caches, "command": commands}
+        {"target": targets, "destination": destinations, "cache": caches, "command": [command]}
     )
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from posenc.config.errors import plural
 from posenc.config.overrides import to_override_value
 from posenc.config.paths import experiment_command
-from posenc.runs.plan_file import quoted_command, read_plan, uses_other_code, with_overrides
+from posenc.runs.plan_file import is_withheld, quoted_command, read_plan, with_overrides
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.runs.status import Status
 from posenc.sweeps.progress import format_duration, format_percent, format_rate, run_table
@@ -27,8 +27,9 @@ STYLES = {
     "failed": "red",
     "finished": "green",
 }
-HIDDEN_COMMAND = (
-    'to finish: see "command" in {file}; it may run code outside posenc that you have not used here'
+WITHHELD_COMMAND = (
+    'to finish: see "commands" in {file}; they are not printed because no record shows that you'
+    " have run them in the current folder, and they may run code or write to other folders"
 )
 
 
@@ -51,8 +52,8 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
     total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
     commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
-    if not commands and _has_hidden_command(runs, statuses):
-        commands = [Text(HIDDEN_COMMAND.format(file=runs[0].path.parent / "plan.json"))]
+    if any(map(is_withheld, _saved_commands(runs, statuses))):
+        commands.append(Text(WITHHELD_COMMAND.format(file=runs[0].path.parent / "plan.json")))
     return Group(_table(statuses), *errors, total, *commands, *_incomplete_copies(runs, statuses))
 
 
@@ -127,10 +128,6 @@ def _saved_commands(
         if command and state != "finished":
             states_by_command.setdefault(command, set()).add(state)
     return states_by_command
-
-
-def _has_hidden_command(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> bool:
-    return any(map(uses_other_code, _saved_commands(runs, statuses)))
 
 
 def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
