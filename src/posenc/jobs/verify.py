@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from posenc.check import verify_encoding
 from posenc.check.hook_values import describe_value
@@ -73,22 +74,23 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
     except Exception as error:  # a user-defined model may raise anything
         raise user_code_error(error, model_class) from error
     location = f"{definition_location(model_class)}: {model_class.__name__}"
-    _check_shape(losses, tokens.shape, f"{location}: losses(tokens, targets)")
+    call = f"{location}: losses(tokens, targets)"
+    _check_shape(losses, tokens.shape, call)
     hidden_shape = torch.Size((len(tokens), config.model.width))
     _check_shape(hidden, hidden_shape, f"{location}: hidden_states(tokens, scored=mask)")
     if not losses.isfinite().all():
-        raise ConfigError(f"{location}: losses(tokens, targets) returned NaN or infinite values")
-    if not torch.allclose(losses, again, rtol=1e-4, atol=1e-4):
+        raise ConfigError(f"{call} returned NaN or infinite values")
+    if _differ(losses, again):
         raise ConfigError(
-            f"{location}: losses(tokens, targets) depends on random numbers in evaluation; use"
-            f" dropout only if self.training is true"
+            f"{call} depends on random numbers in evaluation; use dropout only if self.training is"
+            f" true"
         )
-    leaks = not torch.allclose(losses[:, :-1], changed[:, :-1], rtol=1e-4, atol=1e-4)
-    if leaks and "causal" not in model.encoding.limitations:
-        raise ConfigError(
-            f"{location}: losses(tokens, targets) depends on later tokens, which the model is"
-            f" trained to predict"
-        )
+    if _differ(losses[:, :-1], changed[:, :-1]) and "causal" not in model.encoding.limitations:
+        raise ConfigError(f"{call} depends on later tokens, which the model is trained to predict")
+
+
+def _differ(losses: Tensor, others: Tensor) -> bool:
+    return not torch.allclose(losses, others, rtol=1e-4, atol=1e-4)
 
 
 def _check_shape(output: Any, shape: torch.Size, call: str) -> None:
