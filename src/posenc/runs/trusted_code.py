@@ -1,10 +1,8 @@
-"""Remembers what the user has trained with: classes, W&B projects, and folders of prepared data.
+"""Remembers what the user has trained with on this machine.
 
 A run directory may come from someone else, so its files cannot decide which code is run, where
-results are uploaded or where data are written. A class that the user has already trained with on
-this machine, from the same file, can be imported, results can be uploaded to a W&B project, or to a
-trial of a W&B sweep, that the user has used, and data can be prepared in a folder that the user has
-chosen.
+results are uploaded, where data are written or which commands are printed. They can only name what
+is in the record: see `Kind`.
 """
 
 import os
@@ -21,10 +19,11 @@ from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 Kind = Literal["target", "destination", "trial", "cache", "command"]
-"""What an entry is.
+"""What an entry of the record is.
 
-A target is a class or function, a destination is where W&B uploads runs, a trial is a W&B run id, a
-cache is a `cache_dir`, and a command is one with which the user has trained.
+A target is a class or function in a file, a destination a W&B project to which runs are uploaded, a
+trial the id that a W&B sweep has assigned to a run, a cache a folder of prepared data, and a
+command one with which the user has trained in a folder.
 """
 
 

@@ -135,9 +135,13 @@ def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Sta
     commands = []
     for saved, states in _saved_commands(runs, statuses).items():
         overrides = {"retry": "true"} if "failed" in states else {}
-        folder = runs[0].path.parent
-        if read_plan(folder).get("name") not in (None, folder.name):  # it has been renamed
-            overrides["name"] = to_override_value(folder.name, "name")
+        overrides |= _new_name(runs[0].path.parent)
         if command := quoted_command(saved):
             commands.append(shlex.join(with_overrides(command, overrides)))
     return commands
+
+
+def _new_name(folder: Path) -> dict[str, str]:
+    """Return an override of the experiment's name if its folder has been renamed."""
+    is_renamed = read_plan(folder).get("name") not in (None, folder.name)
+    return {"name": to_override_value(folder.name, "name")} if is_renamed else {}
