@@ -96,5 +96,5 @@ def is_printable(value: Any) -> bool:
 
 def json_digest(value: Any) -> str:
     """Return the SHA-256 (hex) of `value` as canonical JSON; the order of keys does not matter."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

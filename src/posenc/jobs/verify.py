@@ -117,9 +117,8 @@ def verify_optimizer(
     with restored_random_state():
         for gradient in (0.5, -0.25, 1.0):
             _step(model, optimizer, gradient)
-    resumed_model.load_state_dict(model.state_dict())
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    with restored_random_state():
+        resumed_model.load_state_dict(model.state_dict())
+        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         for stepped, stepping in ((model, optimizer), (resumed_model, resumed)):
             _step(stepped, stepping, 0.75)
     exactly = partial(torch.allclose, rtol=0.0, atol=0.0, equal_nan=True)

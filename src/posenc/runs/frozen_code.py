@@ -84,7 +84,7 @@ def _copy_package(target: Path) -> None:
     with TemporaryDirectory(dir=target.parent, prefix=".") as temporary:
         copy = Path(temporary) / "code"
         shutil.copytree(PACKAGE, copy / "posenc", ignore=shutil.ignore_patterns(*EXCLUDED))
-        for path in (copy / "posenc", *copy.rglob("*")):  # an installed package may be read-only
+        for path in copy.rglob("*"):  # an installed package may be read-only
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
         try:
             copy.rename(target)

@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,28 @@ def status_table(runs: Sequence[RunDirectory]) -> Group:
     states = [status.state for status in statuses.values()]
     counts = [f"{states.count(state)} {state}" for state in STYLES if state in states]
     total = Text(f"{plural(len(states), 'run')}: {', '.join(counts)}")
-    commands = [Text(f"to finish: {command}") for command in _commands_to_finish(runs, statuses)]
-    if any(map(is_withheld, _saved_commands(runs, statuses))):
-        commands.append(Text(WITHHELD_COMMAND.format(file=runs[0].path.parent / "plan.json")))
+    commands = _commands_to_finish(runs, statuses)
     return Group(_table(statuses), *errors, total, *commands, *_incomplete_copies(runs, statuses))
+
+
+def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[Text]:
+    """Return a line for each distinct command that finishes runs, and one if any is withheld."""
+    if not runs:
+        return []
+    folder = runs[0].path.parent
+    plan = read_plan(folder)
+    states_by_command: dict[str, set[str]] = {}
+    for run in runs:
+        if (state := statuses[run.name].state) != "finished":
+            states_by_command.setdefault(_saved_command(plan, run), set()).add(state)
+    lines = [
+        Text(f"to finish: {command}")
+        for saved, states in states_by_command.items()
+        if (command := _command_to_finish(plan, folder, saved, states))
+    ]
+    if any(map(is_withheld, states_by_command)):
+        lines.append(Text(WITHHELD_COMMAND.format(file=folder / "plan.json")))
+    return lines
 
 
 def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
@@ -62,17 +80,20 @@ def status_json(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
 
     `wandb_complete` is null if the run was not logged to W&B.
     """
-    statuses = {run.name: run.status() for run in runs}
+    if not runs:
+        return []
+    folder = runs[0].path.parent
+    plan = read_plan(folder)
     return [
         {
             "run": run.name,
             "path": str(run.path),
-            **asdict(statuses[run.name]),
-            "seconds_left": _seconds_left(statuses[run.name]),
+            **asdict(status),
+            "seconds_left": _seconds_left(status),
             "wandb_complete": wandb_is_complete(run),
-            "command": next(iter(_commands_to_finish([run], statuses)), None),
+            "command": _command_to_finish(plan, folder, _saved_command(plan, run), {status.state}),
         }
-        for run in runs
+        for run, status in ((run, run.status()) for run in runs)
     ]
 
 
@@ -116,32 +137,22 @@ def _seconds_left(status: Status) -> float | None:
     return status.seconds * (1 - status.work_done) / status.work_done
 
 
-def _saved_commands(
-    runs: Sequence[RunDirectory], statuses: Mapping[str, Status]
-) -> dict[str, set[str]]:
-    """Map the commands in the plan for the unfinished runs to the states of these runs."""
-    plan = read_plan(runs[0].path.parent) if runs else {}
-    states_by_command: dict[str, set[str]] = {}
-    for run in runs:
-        command = plan["commands"].get(run.name, plan.get("command"))
-        state = statuses[run.name].state
-        if command and state != "finished":
-            states_by_command.setdefault(command, set()).add(state)
-    return states_by_command
+def _saved_command(plan: Mapping[str, Any], run: RunDirectory) -> str:
+    """Return the command in a plan that trains a run; "" if there is none."""
+    return plan["commands"].get(run.name, plan.get("command")) or ""
 
 
-def _commands_to_finish(runs: Sequence[RunDirectory], statuses: Mapping[str, Status]) -> list[str]:
-    """Return the distinct commands that finish the unfinished runs, if they can be printed."""
-    commands = []
-    for saved, states in _saved_commands(runs, statuses).items():
-        overrides = {"retry": "true"} if "failed" in states else {}
-        overrides |= _new_name(runs[0].path.parent)
-        if command := quoted_command(saved):
-            commands.append(shlex.join(with_overrides(command, overrides)))
-    return commands
+def _command_to_finish(
+    plan: Mapping[str, Any], folder: Path, saved: str, states: Collection[str]
+) -> str | None:
+    """Return a saved command with what the states of its runs and a renamed folder require.
 
-
-def _new_name(folder: Path) -> dict[str, str]:
-    """Return an override of the experiment's name if its folder has been renamed."""
-    is_renamed = read_plan(folder).get("name") not in (None, folder.name)
-    return {"name": to_override_value(folder.name, "name")} if is_renamed else {}
+    Returns None if all runs are finished or the command is withheld.
+    """
+    if set(states) == {"finished"}:
+        return None
+    overrides = {"retry": "true"} if "failed" in states else {}
+    if plan.get("name") not in (None, folder.name):
+        overrides["name"] = to_override_value(folder.name, "name")
+    command = quoted_command(saved)
+    return command and shlex.join(with_overrides(command, overrides))

@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 
 from posenc.encodings.base import Encoding
-from posenc.inspect.encoding.hook_outputs import (
-    bias_by_distance,
-    position_vectors,
-)
+from posenc.inspect.encoding.hook_outputs import bias_by_distance, position_vectors
 from posenc.inspect.encoding.inspected_encoding import (
     EXTRAPOLATION_FACTOR,
     InspectedEncoding,
