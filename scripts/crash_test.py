@@ -68,17 +68,17 @@ def main() -> int:
     seconds = f"{time.monotonic() - started:.0f} s"
     print(f"seed {options.seed}; uninterrupted: {len(expected)} runs in {seconds}", flush=True)
     started, mark, rng = time.monotonic(), uuid.uuid4().hex, random.Random(options.seed)
-    kills, problems, sweeps = Counter[str](), list[str](), 0
-    while not problems and (sweeps == 0 or kills.total() < options.kills):
+    faults, problems, sweeps = Counter[str](), list[str](), 0
+    while not problems and (sweeps == 0 or faults.total() < options.kills):
         sweeps += 1
         folder = options.folder / f"killed-{sweeps}"
         folder.mkdir()
         with Disk(folder, options.read_only) as disk:
-            kills += train_with_kills(disk, options.overrides, options.every, rng, mark)
-        counts = ", ".join(f"{count} x {name}" for name, count in sorted(kills.items()))
+            faults += train_with_kills(disk, options.overrides, options.every, rng, mark)
+        counts = ", ".join(f"{count} x {name}" for name, count in sorted(faults.items()))
         print(f"faults: {counts or 'none'}, in {time.monotonic() - started:.0f} s", flush=True)
         problems = [*orphans(mark), *differences(expected, folder)]
-        problems += [] if kills else ["there was no fault"]
+        problems += [] if faults else ["there was no fault"]
     print("\n".join(problems) or f"all {len(expected)} runs are bit-identical")
     return int(bool(problems))
 
@@ -129,7 +129,7 @@ def train_with_kills(
     launcher is killed while no job is running, the next intervals are twice as long; otherwise, a
     slow machine might never start a job.
     """
-    kills, factor, folder = Counter[str](), 1.0, disk.folder
+    faults, factor, folder = Counter[str](), 1.0, disk.folder
     words = [*RUNS, *overrides, f"outputs_dir={folder}", "hydra.launcher.jobs=2"]
     command = [sys.executable, "-m", "posenc", "train", *words]
     with folder.with_suffix(".log").open("ab") as log:
@@ -147,14 +147,14 @@ def train_with_kills(
                         names.append(READ_ONLY)
                     else:
                         names += kill_random_processes(launcher.pid, mark, rng)
-            kills.update(names)
+            faults.update(names)
             factor = 2 * factor if NO_JOB in names else 1.0
             was_read_only = disk.is_read_only
             disk.make_writable()
             states = {run.status().state for run in list_runs(folder / "sweep")}
             done = launcher.returncode == 0 or (launcher.returncode == 2 and not was_read_only)
             if done or "failed" in states:
-                return kills
+                return faults
 
 
 def kill_random_processes(launcher: int, mark: str, rng: random.Random) -> list[str]:

@@ -2,7 +2,7 @@
 # Test and benchmark posenc on one CUDA GPU, and train alibi_extrapolation size=gpu_hour with three seeds.
 # Usage: scripts/gpu.sh                run all steps that have not finished yet
 #        scripts/gpu.sh --smoke-test   run all steps with tiny sizes on a CPU, in minutes, without compilation
-#        scripts/gpu.sh --wheels       download the packages in WHEELS to wheels/, for a machine without a network
+#        scripts/gpu.sh --wheels       download the packages in WHEELS to wheels/, for a machine without network access
 # Everything is written to outputs/gpu (--smoke-test: outputs/gpu_smoke_test) or $OUTPUTS: a log per step,
 # results, and tables (results.md). A finished step has a file in the folder done/ there and is skipped when
 # the command is rerun, so it is safe to run `timeout 9m scripts/gpu.sh` repeatedly. Afterwards,
@@ -82,7 +82,7 @@ case "${1:-}" in
     --smoke-test)
         out="${OUTPUTS:-$PWD/outputs/gpu_smoke_test}" length=16 rounds=2 sizes=(tiny) lengths=(40) tokens=64
         tests=(-m gpu --collect-only) options=(--length 128 --head-dim 16 --rounds 1) compile=
-        precision=float32  # most CPUs emulate bf16, and then the peers alone take minutes
+        precision=float32  # most CPUs emulate bf16, and comparing implementations would take minutes
         tiny=(trainer=cpu "precision=$precision" rounds=2 threads=1 batch_tokens=80 model.width=32 model.layers=2 model.heads=2
             model.feed_forward=64 vocab_size=50 encoding=nope,alibi)
         export CUDA_VISIBLE_DEVICES=

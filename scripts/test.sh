@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run the linter, the type checker and the fast tests (under 8 minutes on two cores). With --core, the
-# tests are only those of encodings, attention, model, evaluation, config and architecture (under 2
-# minutes). With --all, also run the slow tests and those that need a browser, zsh, fish or Slurm, which
-# apt installs.
+# Run the linter, the type checker and the fast tests (under 8 minutes on two cores). With --core, run
+# only the tests of encodings, attention, model, evaluation, config and architecture (under 2 minutes).
+# With --all, also run the slow tests and those that need a browser, zsh, fish or Slurm, which are
+# installed with apt.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/install.sh" test
 

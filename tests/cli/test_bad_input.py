@@ -186,7 +186,7 @@ def test_two_configurations_with_the_same_hash_are_distinguished(
         monkeypatch.setattr(f"{module}.short_hash", lambda values: "00000000")
     small_run()
     assert main(["train", *small_job, "tokens=999"]) == 2
-    assert "whose hash is the same by chance" in capsys.readouterr().err
+    assert "with the same hash (a hash collision)" in capsys.readouterr().err
 
 
 def test_a_directory_with_another_configuration_is_not_overwritten(

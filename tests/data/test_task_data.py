@@ -55,7 +55,7 @@ def test_training_and_evaluation_use_the_same_ids_of_a_tokenizer() -> None:
     assert torch.equal(shifted_targets[answers], ids[targets[answers]])
     examples = shifted.examples("validation", 48)
     assert np.array_equal(examples.tokens, ids.numpy()[data.examples("validation", 48).tokens])
-    assert examples.begin == tokenizer.eos_id
+    assert examples.bos_id == tokenizer.eos_id
 
 
 def test_a_task_selects_its_tokenizer_and_its_evaluation() -> None:
@@ -131,8 +131,8 @@ def test_evaluation_examples_are_fixed_as_large_as_possible_and_differ_between_s
     trained = {tuple(row) for row in data.training_batches(33, seed=1).batch(0, 3000)[0].tolist()}
     splits = []
     for split in ("train", "validation", "test"):
-        tokens, scored, begin = data.examples(split, 34)
-        assert tokens.shape == scored.shape == (50, 33) and begin == 0
+        tokens, scored, bos_id = data.examples(split, 34)
+        assert tokens.shape == scored.shape == (50, 33) and bos_id == 0
         assert np.array_equal(tokens, build_task_data("copy", examples=50).examples(split, 34)[0])
         splits.append({tuple(row) for row in tokens.tolist()})
     assert len(splits[0] | splits[1] | splits[2]) == 150
@@ -173,12 +173,12 @@ def test_a_symbol_tokenizer_is_the_same_after_saving_and_loading(tmp_path: Path)
 def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens() -> None:
     task = Passkey(examples=40, vocab_size=None, filler_length=8, marker_length=2, key_length=3)
     data = evaluation_data(_node(task), ByteTokenizer(), _run_config(), print)
-    tokens, _, begin = data.examples("validation", 40)
-    assert begin == 256 and tokens.min() >= 0 and tokens.max() <= 255
+    tokens, _, bos_id = data.examples("validation", 40)
+    assert bos_id == 256 and tokens.min() >= 0 and tokens.max() <= 255
     assert len(np.unique(tokens)) > 150
     other = evaluation_data(_node(task), ShiftedByteTokenizer(), _run_config(), print)
     shifted = other.examples("validation", 40)
-    assert shifted.begin == 0
+    assert shifted.bos_id == 0
     assert np.array_equal(shifted.tokens - 1, tokens)
     assert other.fingerprint != data.fingerprint
 
@@ -186,8 +186,8 @@ def test_a_language_model_is_evaluated_on_passkeys_in_its_own_tokens() -> None:
 def test_a_language_model_recalls_random_tokens_of_its_vocabulary() -> None:
     task = AssociativeRecall(examples=60, keys=None, values=None, pair_tokens=8, power=1.0)
     data = evaluation_data(_node(task), ByteTokenizer(), _run_config(), print)
-    tokens, scored, begin = data.examples("validation", 80)
-    assert begin == 256 and len(np.unique(tokens)) > 250
+    tokens, scored, bos_id = data.examples("validation", 80)
+    assert bos_id == 256 and len(np.unique(tokens)) > 250
     for sequence, answers in zip(tokens.tolist(), scored, strict=True):
         pairs = dict(zip(sequence[:20:2], sequence[1:20:2], strict=True))
         assert len(pairs) == 10 and not set(pairs) & set(pairs.values())

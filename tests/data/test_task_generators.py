@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.data.tasks.mqar import AssociativeRecall
-from posenc.data.tasks.task import BEGIN, SeededRandom, Task
+from posenc.data.tasks.task import BOS, SeededRandom, Task
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "data"
 Symbols = Sequence[str]
@@ -117,7 +117,7 @@ def test_every_answer_follows_from_the_tokens_before_it(name: str) -> None:
             tokens, scored = task.generate(SeededRandom(number), size)
             symbols = [task.symbols[token] for token in tokens]
             assert len(symbols) == task.sequence_length(size)
-            assert scored.any() and BEGIN not in tokens
+            assert scored.any() and BOS not in tokens
             for position in np.flatnonzero(scored):
                 assert SOLVERS[name](symbols[:position]) == symbols[position]
 

@@ -13,7 +13,7 @@ from torch.nn.functional import conv1d, pad
 from posenc.attention import reference
 from posenc.attention.choice import attend
 from posenc.encodings.base import Geometry
-from posenc.encodings.path import CHUNK, Path, path_products
+from posenc.encodings.path import CHUNK_SIZE, Path, path_products
 from posenc.encodings.window import Window
 
 LAYER = 1
@@ -50,7 +50,7 @@ def test_scores_match_golden_values() -> None:
 
 @pytest.mark.parametrize("forget_gate", [False, True])
 def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool) -> None:
-    encoding, length = build(forget_gate), CHUNK + 7
+    encoding, length = build(forget_gate), CHUNK_SIZE + 7
     x, q, k = inputs(encoding, length)
     layer, pos = encoding.at_layer(LAYER), torch.arange(length)
     bias = layer.content_bias(x, q, k, pos[:, None] - pos, pos[:, None])
@@ -60,7 +60,7 @@ def test_scores_are_products_of_matrices_between_key_and_query(forget_gate: bool
     w = w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt()
     logits = encoding.weight[LAYER] @ x[0].T + encoding.offset[LAYER][:, None]
     beta = 2 / (1 + (-logits).exp())
-    for h, i in [(0, 0), (1, 5), (0, CHUNK - 1), (1, CHUNK), (0, CHUNK + 6)]:
+    for h, i in [(0, 0), (1, 5), (0, CHUNK_SIZE - 1), (1, CHUNK_SIZE), (0, CHUNK_SIZE + 6)]:
         row = q[0, h, i]
         for j in range(i, -1, -1):
             gates = torch.zeros(())
@@ -82,7 +82,7 @@ def authors_attention() -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize("forget_gate", [False, True])
-@pytest.mark.parametrize("length", [CHUNK, 2 * CHUNK + 5])
+@pytest.mark.parametrize("length", [CHUNK_SIZE, 2 * CHUNK_SIZE + 5])
 def test_attention_equals_the_authors_reference(
     length: int, forget_gate: bool, authors_attention: Callable[..., Tensor]
 ) -> None:

@@ -125,7 +125,7 @@ def test_frequencies_are_those_of_the_spectrum_inside_any_wrapper(
         assert channels.frequencies.tolist() == pytest.approx(expected), name
     partial = rotary_channels(make_encoding("encoding=rope", "encoding.rotary_fraction=0.5"), 50)
     assert partial is not None and partial.frequencies.tolist() == pytest.approx([1, 0.01, 0])
-    assert partial.group.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
+    assert partial.frequency_index.tolist() == [0, 1, 0, 1, 2, 2, 2, 2]
     mixed = make_encoding("encoding=rnope")
     assert (
         rotary_channels(mixed.at_layer(0), 50) is not None

@@ -61,7 +61,7 @@ class LoadedRun:
 
         It is on a GPU if the configuration allows it and there is one. Called with tokens [B, T],
         it returns the logits [B, T, vocab_size] of the next token at each position. Raises RunError
-        if the training is not complete or its checkpoint is corrupt.
+        if training is not complete or its checkpoint is corrupt.
         """
         device = select_device(self.config)
         model = load_model(self.directory, self.config, self.tokenizer.vocab_size, device)
@@ -106,8 +106,8 @@ class LoadedRun:
         _check_generation(tokens, temperature, seed)
         ids = self._encode(prompt, tokens)
         with deterministic_numerics(), autocast(self.config.precision, ids.device):
-            new = list(generate(self.model, ids, int(tokens), float(temperature), int(seed)))
-        return self.tokenizer.decode([*ids[1:].tolist(), *new])
+            generated = list(generate(self.model, ids, int(tokens), float(temperature), int(seed)))
+        return self.tokenizer.decode([*ids[1:].tolist(), *generated])
 
     def evaluate(self, overrides: str | Sequence[str] = ()) -> list[Row]:
         """Evaluate the run and return the rows that `posenc evaluate` with `overrides` measures.

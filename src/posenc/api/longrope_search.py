@@ -51,7 +51,7 @@ OnProgress = Callable[[int, int, float], None]
 class FactorSearchResult:
     """The result of a search: the losses of PI, NTK and YaRN, and the best factors."""
 
-    starting_losses: dict[str, float]
+    initial_losses: dict[str, float]
     factors: Factors
     loss: float
     candidates: int
@@ -83,14 +83,14 @@ def search_factors(
     key = {"protocol": "nonoverlapping", "split": request.split, "length": request.length}
     windows = build_windows(data, key)
     model = load_model(run, config, data.vocab_size, select_device(config))
-    starting = _starting_factors(model, config.train_length, request.length)
+    initial = _initial_candidates(model, config.train_length, request.length)
     loss = partial(_loss, model, model.encoding, config, request, windows)
     state_file = run.path / "longrope" / f"search-{request.length}.json"
     settings = {"run": config.planned.hash, **{key: request[key] for key in SEARCH_KEYS}}
     size = SearchSize(**{key: request[key] for key in SIZE_KEYS})
     propose = partial(
         next_generation,
-        initial_candidates=list(starting.values()),
+        initial_candidates=list(initial.values()),
         factor=request.length / config.train_length,
         size=size,
         seed=request.seed,
@@ -105,7 +105,7 @@ def search_factors(
     ((factors, lowest),) = best_candidates(generations, 1)
     losses = dict(generations[0])
     return FactorSearchResult(
-        {name: losses[candidate] for name, candidate in starting.items()},
+        {name: losses[candidate] for name, candidate in initial.items()},
         factors,
         lowest,
         sum(map(len, generations)),
@@ -129,7 +129,7 @@ def _check_request(request: DictConfig, config: DictConfig) -> None:
         )
 
 
-def _starting_factors(model: Decoder, train_length: int, length: int) -> dict[str, Factors]:
+def _initial_candidates(model: Decoder, train_length: int, length: int) -> dict[str, Factors]:
     """Return the factors of PI, NTK and YaRN.
 
     Raises ConfigError unless the encoding rotates, all its spectra have one base and dimension,

@@ -76,8 +76,8 @@ def build_evaluation(
 def _check_trusted(request: DictConfig, modules: Sequence[str]) -> None:
     """Raise ConfigError for a class or function that the user has neither trusted nor trained with.
 
-    A swap or data option may be from someone else's folder. That the module of the run's encoding
-    is trusted must not allow the option to call other functions in it.
+    A swap or data option may be from someone else's folder. Trusting the module of the
+    run's encoding must not let the option call other functions in it.
     """
     values: Any = OmegaConf.to_container(request, resolve=True)
     for key in ("evaluation", "data"):

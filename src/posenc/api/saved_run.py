@@ -42,9 +42,9 @@ def run_config(
     config = OmegaConf.create({**values, "modules": modules})
     reset_untrusted_destination(config)
     has_corpus = (Path(config.cache_dir) / config.planned.fingerprint / "meta.json").is_file()
-    own = run.path.absolute().parent.parent / ".data"  # the default, where the run is now
-    is_own = os.path.realpath(config.cache_dir) == os.path.realpath(own)
-    if not (has_corpus and (is_own or is_trusted("cache", config.cache_dir))):
+    default_cache = run.path.absolute().parent.parent / ".data"  # for its current location
+    is_default = os.path.realpath(config.cache_dir) == os.path.realpath(default_cache)
+    if not (has_corpus and (is_default or is_trusted("cache", config.cache_dir))):
         config.cache_dir = str(run.path.resolve().parent.parent / ".data")
     plain: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["encoding", "modules"]))
     for module in set(trusted_modules(plain)) - {name.split(".")[0] for name in modules}:

@@ -60,7 +60,7 @@ KERNELS: dict[str, ModuleType] = {
 
 
 class KernelChoice(NamedTuple):
-    """A kernel, the reason for choosing it, and the Toeplitz bias if this was computed for it."""
+    """A kernel, the reason for choosing it, and the Toeplitz bias if one was computed."""
 
     name: str
     reason: str

@@ -231,7 +231,7 @@ def weight_threshold(q: Tensor, k: Tensor, scale: float) -> Tensor:
 
     Because |q . k| <= |q| |k|, the weight of a key with a lower bias is less than
     exp(-MARGIN) / T times the weight of the query's own key, whose bias is 0 (the pruning threshold
-    of Lin et al. 2025, 2504.06949).
+    of Lin et al. 2025, arXiv:2504.06949).
     """
     dtype = score_dtype(q.dtype)
     q_norm, k_norm = (tensor.norm(dim=-1, dtype=dtype).amax(-1) for tensor in (q, k))

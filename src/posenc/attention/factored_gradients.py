@@ -20,12 +20,12 @@ from posenc.attention.fused_sdpa import HEAD_DIM_MULTIPLE
 
 
 def to_tiles(tensor: Tensor, block: slice, size: int) -> Tensor:
-    """Return a block of rows [B, H, T, ..] as tiles of `size` rows, [B, H * n, size, ..]."""
+    """Return a block of rows [B, H, T, ...] as tiles of `size` rows, [B, H * n, size, ...]."""
     return tensor[:, :, block].unflatten(2, (-1, size)).flatten(1, 2)
 
 
 def from_tiles(tensor: Tensor, heads: int) -> Tensor:
-    """Return tiles [B, H * n, size, ..] as rows [B, H, n * size, ..]."""
+    """Return tiles [B, H * n, size, ...] as rows [B, H, n * size, ...]."""
     return tensor.unflatten(1, (heads, -1)).flatten(2, 3)
 
 
@@ -70,7 +70,7 @@ class FactorGradients:
         self.wide_q[..., ones] = 1
 
     def widen(self, tensor: Tensor) -> Tensor:
-        """Return a tensor [.., d'] padded with zeros to the width of the widened q and k."""
+        """Return a tensor [..., d'] padded with zeros to the width of the widened q and k."""
         return pad(tensor, (0, self.wide_q.shape[-1] - self.width))
 
     def add_triangles(self, block: slice, grad_bias: Tensor) -> None:

@@ -61,8 +61,8 @@ def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Ten
     dtype, length = score_dtype(dtype), len(pos)
     head = torch.arange(encoding.geometry.heads, device=pos.device)[:, None, None]
     distance = torch.arange(length, device=pos.device).to(dtype)[None]
-    queries = pos[[0, min(1, length - 1), length // 2, -1], None]
-    bias = encoding.bias(head, distance, queries)
+    pos_q = pos[[0, min(1, length - 1), length // 2, -1], None]
+    bias = encoding.bias(head, distance, pos_q)
     table = torch.zeros((), dtype=dtype, device=pos.device) if bias is None else bias
     table = table.expand(len(head), *table.shape[-2:-1] or (1,), length)
     return table[:, 0] if torch.equal(table, table[:, :1].expand_as(table)) else None

@@ -177,8 +177,8 @@ def saved_activation_bytes(
     per_sequence = any(e.overrides(h) for e in layer_encodings(encoding) for h in SEQUENCE_HOOKS)
     if not in_blocks or per_sequence or sequences < 3:
         return _saved_bytes(config, vocab_size, sequences, encoding, choices)
-    one, two = (_saved_bytes(config, vocab_size, n, encoding, choices) for n in (1, 2))
-    return one + (sequences - 1) * (two - one)
+    for_one, for_two = (_saved_bytes(config, vocab_size, n, encoding, choices) for n in (1, 2))
+    return for_one + (sequences - 1) * (for_two - for_one)
 
 
 def _saved_bytes(

@@ -160,7 +160,7 @@ def random_tokens(length: int, seed: int = 0, batch: int = 2) -> Tensor:
 def compute_logits(
     model: Decoder, tokens: Tensor, pos: Tensor | None = None, *, training: bool = False
 ) -> Tensor:
-    """Return the model's logits; the seed is reset, so that every call draws the same numbers."""
+    """Return the model's logits; the seed is reset, so that every call is deterministic."""
     seed_cpu(SEED)
     try:
         return model.train(training)(tokens, pos)

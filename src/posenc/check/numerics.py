@@ -126,7 +126,7 @@ def kernels_agree(under_test: EncodingUnderTest) -> Result:
 
 
 def _kernels_to_compare(encoding: Encoding) -> list[str]:
-    """Return auto and all kernels but the reference and a kernel that auto uses in all layers."""
+    """Return auto and all kernels except the reference and, if auto always uses one, that one."""
     auto = {
         choice.name
         for dtype in (torch.float64, torch.float32)

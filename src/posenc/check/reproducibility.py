@@ -19,7 +19,7 @@ from posenc.config.errors import ConfigError
 from posenc.encodings.base import Encoding
 from posenc.model.transformer import restored_random_state, seed_cpu
 
-PROGRESS = 0.3
+PROGRESS = 0.3  # fraction of training completed
 UNSAVED_STATE = (
     "depends on state that changes in training but is not saved; keep it in parameters, buffers"
     " (self.register_buffer) or get_extra_state"
@@ -33,9 +33,9 @@ UNSEEDED = (
 
 @torch.no_grad()
 def verify_saved_state(encoding: Encoding) -> None:
-    """Raise ConfigError if an encoding that loads the saved state has other outputs.
+    """Raise ConfigError if an encoding that loads the saved state has different outputs.
 
-    In training, the global random number generators have the same seeds.
+    In training mode, the global random number generators start from the same seeds.
     """
     with restored_random_state():
         trained, loaded = (copy.deepcopy(encoding).float() for _ in range(2))

@@ -30,7 +30,7 @@ SMALL_MODEL = (
 )
 """Overrides of the training config that let one encoding be checked in a second or two.
 
-There are four layers, because many encodings that differ by layer do so in every fourth layer. The
+There are four layers, because encodings that vary by layer often do so in every fourth layer. The
 model has RMS norms, because a layer norm would cancel a value that is the same in every channel.
 """
 STYLES = {"pass": "green", "known limitation": "yellow", "hint": "cyan", "fail": "bold red"}

@@ -87,7 +87,7 @@ class Context:
 
     @classmethod
     def from_words(cls, words: Sequence[str]) -> Self:
-        config_dirs = [Path(after) for word, after in pairwise(words) if word == "--config-dir"]
+        config_dirs = [Path(value) for flag, value in pairwise(words) if flag == "--config-dir"]
         pairs = {key: value for key, _, value in (word.partition("=") for word in words)}
         config_dirs += [Path(pairs["--config-dir"])] if pairs.get("--config-dir") else []
         config_dirs = [folder for folder in config_dirs if _is_valid(folder)]

@@ -48,7 +48,7 @@ def run(arguments: Arguments) -> int:
     if CFG in arguments.flags:
         return print_configs(requests)
     runs = [find_run(request.run) for request in requests]
-    from posenc.api.run_evaluation import evaluate_run  # imports torch, after typos are reported
+    from posenc.api.run_evaluation import evaluate_run  # imports torch; typos are reported first
 
     user_keys = [{override_key(override) for override in job} for job in jobs]
     evaluations: list[Evaluation] = []

@@ -109,7 +109,7 @@ def inspected_encodings(arguments: Arguments) -> "list[InspectedEncoding]":
     for key in SINGLE_VALUE_KEYS:
         if len({str(config[key]) for config in configs}) > 1:
             raise ConfigError(f"{key}: all encodings are in one report; set a single value")
-    from posenc.benchmark.variants import variant_labels  # imports torch, after typos are reported
+    from posenc.benchmark.variants import variant_labels  # imports torch; typos are reported first
     from posenc.inspect.encoding.inspected_encoding import InspectedEncoding
 
     if any("encoding" not in config.choices for config in configs):

@@ -10,7 +10,7 @@ from posenc.config.console import Console
 def run(arguments: Arguments) -> int:
     strict, full = ("--strict" in arguments.flags, "--full" in arguments.flags)
     folder, select = select_in_folder(arguments)
-    from posenc.report.write_report import write_report  # a slow import, after the check
+    from posenc.report.write_report import write_report  # a slow import, deferred
 
     gc.disable()  # garbage collection takes 7% of a large report's time and frees hardly anything
     write_report(folder, Console(), strict=strict, full=full, select=select)

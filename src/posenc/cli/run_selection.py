@@ -151,7 +151,7 @@ def filter_runs(runs: Sequence[RunDirectory], filters: Filters) -> list[RunDirec
     if not selected:
         existing = {key: {run[key] for run in values.values() if run} for key in filters}
         listed = "; ".join(f"{key}={','.join(sorted(v))}" for key, v in existing.items() if v)
-        reason = f"the runs have {listed}" if listed else "there are none with a configuration"
+        reason = f"the runs have {listed}" if listed else "none has a readable configuration"
         raise ConfigError(f"no run has the requested values ({reason})")
     return selected
 

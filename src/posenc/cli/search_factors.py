@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
         )
     check_settings(request, SETTINGS)
     directory = find_run(request.run)
-    from posenc.api.longrope_search import search_factors  # imports torch, after typos are reported
+    from posenc.api.longrope_search import search_factors  # imports torch; typos are reported first
     from posenc.api.saved_run import locked_run, run_config, training_threads
     from posenc.model.device import deterministic_numerics
 
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
 def _print(directory: RunDirectory, length: int, split: str, result: "FactorSearchResult") -> None:
     columns = [Column("factors", align="left"), Column("loss", format=".6f")]
     best = f"best of {result.candidates} candidates"
-    rows = [*result.starting_losses.items(), (best, result.loss)]
+    rows = [*result.initial_losses.items(), (best, result.loss)]
     title = f"{directory.name} at {length} tokens ({split})"
     Console().print(Table(title, columns, [list(row) for row in rows]))
     swap = result.swap_file.stem

@@ -9,7 +9,7 @@ from posenc.runs.run_directory import list_runs
 
 def run(arguments: Arguments) -> int:
     folder, console = experiment_folder(arguments), Console(highlight=False, soft_wrap=True)
-    from posenc.tracking.upload import sync_run, upload_figures  # slow imports, after the check
+    from posenc.tracking.upload import sync_run, upload_figures  # slow imports, deferred
     from posenc.tracking.wandb_client import WandbError
 
     runs = list_runs(folder)

@@ -201,7 +201,7 @@ def user_targets(values: Mapping[str, Any]) -> list[str]:
 def find_module(root: str) -> ModuleSpec | None:
     """Return the spec of a top-level module or package, without importing it; None if not found.
 
-    Modules in the current folder are found, too. Raises ValueError if the name is empty, or for a
+    Also finds modules in the current folder. Raises ValueError if the name is empty, or for a
     loaded module without a spec.
     """
     return find_spec(root) or PathFinder.find_spec(root, [os.getcwd()])
@@ -214,7 +214,7 @@ def make_importable(root: str) -> None:
     elsewhere, the folder is not added: it may be someone else's, and libraries could import
     optional packages from it.
     """
-    with suppress(ValueError):  # there is no name, or a loaded module has no spec
+    with suppress(ValueError):  # `root` is empty, or a loaded module has no spec
         if find_spec(root) is None and find_module(root) is not None:
             sys.path.append(os.getcwd())
 

@@ -85,7 +85,7 @@ def _check_result(
 def _is_instance(value: Any, type_: Any) -> bool:
     if get_origin(type_) is Callable:
         return callable(value)
-    is_protocol = getattr(type_, "_is_protocol", False)  # isinstance raises TypeError
+    is_protocol = getattr(type_, "_is_protocol", False)  # isinstance would raise TypeError
     return is_protocol or isinstance(value, type_)
 
 

@@ -1,7 +1,7 @@
 """Detects user modules whose files have been edited since Python imported them, as in a notebook.
 
-Jobs import the edited file, so this process would evaluate their weights with different code from
-that which trained them.
+Jobs import the edited file, but this process still has the old code, and would evaluate their
+weights with it.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ def check_unedited(modules: Iterable[str]) -> bool:
     modified after posenc was imported and has not been checked before, its functions are compiled
     and compared with those in memory.
     """
-    return any([_check_unedited(module) for module in modules])  # a list: checks all of them
+    return any([_check_unedited(module) for module in modules])  # a list, to check every module
 
 
 def _check_unedited(name: str) -> bool:
@@ -42,8 +42,8 @@ def _check_unedited(name: str) -> bool:
     if name in _seen and spec is module.__spec__:
         is_edited = digest != seen_digest
     else:
-        is_new = file.stat().st_mtime > posenc.IMPORT_TIME
-        is_edited = is_new and not _functions_match(module, source)
+        is_recent = file.stat().st_mtime > posenc.IMPORT_TIME
+        is_edited = is_recent and not _functions_match(module, source)
     if is_edited:
         raise ConfigError(
             f"{file} has been edited since Python imported it; restart Python, or call"

@@ -150,7 +150,7 @@ def _user_sources(node: Mapping[str, Any], group: str, modules: Sequence[str]) -
     """
     words = {word for item in walk(node) for word in re.findall(r"\w+", str(item))}
     hashes = dict(_source_hashes(node, group, modules, words))
-    return {**hashes, f"{group} keys": _pairs(node)} if hashes else {}
+    return {**hashes, f"{group} keys": _ordered_items(node)} if hashes else {}
 
 
 def _source_hashes(
@@ -174,14 +174,14 @@ def _source_hashes(
             yield from _source_hashes(child, group, modules, words)
 
 
-def _pairs(values: Any) -> Any:
-    """Return mappings as lists of the type, name and value of each key, in their order.
+def _ordered_items(values: Any) -> Any:
+    """Return nested mappings as lists of (type of key, key, value), in their order.
 
     The parameters of a `_target_` are sorted, because they are passed by name.
     """
     if isinstance(values, list):
-        return [_pairs(value) for value in values]
+        return [_ordered_items(value) for value in values]
     if not isinstance(values, dict):
         return values
     keys = sorted(values, key=str) if "_target_" in values else values
-    return [[type(key).__name__, str(key), _pairs(values[key])] for key in keys]
+    return [[type(key).__name__, str(key), _ordered_items(values[key])] for key in keys]

@@ -1,4 +1,4 @@
-"""What the statements of a module define, mention and change, read from their syntax trees."""
+"""Static analysis of a module's statements: the names that they define, mention and change."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ PLAIN_DECORATORS = {
     *("dataclass", "property", "cached_property", "staticmethod", "classmethod", "lru_cache"),
     *("cache", "overload", "override", "no_grad", "inference_mode", "compile", "total_ordering"),
 }
-"""Decorators of libraries that change nothing but what they decorate."""
+"""Library decorators that affect only the function or class that they decorate."""
 _LITERALS = (
     *(ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Name, ast.Attribute),
     *(ast.expr_context, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator),
@@ -19,7 +19,7 @@ _DEFINITION = _FUNCTION | ast.ClassDef
 
 
 def top_level_statements(source: str) -> list[ast.stmt]:
-    """Return the statements of a module, without blocks that importing it does not run."""
+    """Return the top-level statements of a module, except blocks that do not run on import."""
     return [s for s in ast.parse(source).body if not _is_skipped(s)]
 
 
@@ -46,9 +46,9 @@ def defined_names(statement: ast.stmt) -> set[str]:
 
 
 def mentioned_words(statement: ast.stmt) -> tuple[set[str], set[str]]:
-    """Return the names and attributes in a statement and the words in its strings; its strings.
+    """Return the words in a statement, and its strings.
 
-    Docstrings are ignored.
+    The words are names, attributes and the words in the strings. Docstrings are ignored.
     """
     nodes = list(ast.walk(statement))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -62,7 +62,7 @@ def mentioned_words(statement: ast.stmt) -> tuple[set[str], set[str]]:
             words |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             texts[id(node)] = node.value
-    strings = {text for number, text in texts.items() if number not in docstrings}
+    strings = {text for node_id, text in texts.items() if node_id not in docstrings}
     return words.union(*(re.findall(r"\w+", text) for text in strings)), strings
 
 
@@ -72,16 +72,16 @@ def global_variables(statement: ast.stmt) -> set[str]:
 
 
 def import_nodes(statement: ast.stmt, *, in_functions: bool) -> list[ast.Import | ast.ImportFrom]:
-    """Return the imports in a statement, with or without those that only run in a call."""
+    """Return the imports in a statement, optionally with those in the bodies of functions."""
     nodes = ast.walk(statement) if in_functions else _run_at_import(statement)
     return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def is_inert(statement: ast.stmt, own_names: set[str]) -> bool:
-    """Whether a statement certainly changes nothing but the names that it defines.
+    """Whether a statement is known to have no effect except to define its names.
 
-    This holds for functions, classes and assignments of literals that call nothing, except for
-    decorators of libraries. It does not consider code of base classes, such as `__init_subclass__`.
+    This holds for functions, classes and assignments of literals if defining them calls nothing but
+    library decorators. Code of base classes, such as `__init_subclass__`, is not considered.
     `own_names` are the names in the module that do not refer to a library.
     """
     if isinstance(statement, _DEFINITION):
@@ -104,7 +104,7 @@ def is_inert(statement: ast.stmt, own_names: set[str]) -> bool:
 
 
 def _is_plain(decorator: ast.expr, own_names: set[str]) -> bool:
-    """Whether a decorator is a library's that changes only what it decorates."""
+    """Whether a decorator is one of PLAIN_DECORATORS and comes from a library."""
     node = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
     while isinstance(node, ast.Attribute):

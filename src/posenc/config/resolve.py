@@ -76,7 +76,7 @@ def resolve(config: DictConfig) -> Any:
 
 
 def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
-    """Raise ConfigError if the logger is missing, or if components or modules have other types."""
+    """Raise ConfigError if the logger is missing, or a component or `modules` has a wrong type."""
     if "logger" in composer.defaults and not values.get("logger"):
         available = ", ".join(options("logger", composer.config_dirs))
         raise ConfigError(f"logger is missing; set logger= to one of: {available}")
@@ -85,7 +85,7 @@ def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
     for key in present:
         if isinstance(values[key], str) and values[key] in options(key, composer.config_dirs):
             raise ConfigError(
-                f"{key}: {values[key]} selects no option in a YAML file; write `override"
+                f"{key}: {values[key]} does not select an option in a YAML file; write `override"
                 f" /{key}: {values[key]}` in its defaults list, or add `{key}: [{values[key]}]` to"
                 f" its grids"
             )
@@ -95,7 +95,7 @@ def _check_components(values: Mapping[str, Any], composer: Composer) -> None:
 def _check_names(choices: Mapping[str, Any]) -> None:
     """Raise ConfigError for an option whose name cannot be part of a file name or a label.
 
-    It cannot be a path either, which could lead to someone else's file.
+    Paths are also rejected, because they could lead to someone else's file.
     """
     for group, option in choices.items():
         if isinstance(option, str) and not OPTION_NAME.fullmatch(option):

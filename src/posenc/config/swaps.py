@@ -23,8 +23,8 @@ MUTUALLY_EXCLUSIVE = f"{SWAP_GROUP} and evaluation.swaps are mutually exclusive;
 def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) -> list[str]:
     """Return `overrides` with multiple values of `evaluation/swap` merged into one list of swaps.
 
-    All swaps are then evaluated together, in a single evaluation. `none` is the unchanged encoding,
-    and a value of `evaluation.swap.KEY` applies to each swap that has this parameter:
+    All swaps are then evaluated together. `none` is the unchanged encoding, and a value of
+    `evaluation.swap.KEY` applies to each swap that has this parameter:
     `evaluation/swap=none,pi evaluation.swap.factor=2,4` gives three swaps. Raises ConfigError for a
     parameter that no swap has, or if `evaluation.swaps` is also set.
     """
@@ -46,13 +46,13 @@ def merge_swap_choices(overrides: Sequence[str], config_dirs: Sequence[Path]) ->
             words = (setting.override.removeprefix(SWAP_PREFIX) for setting in settings)
             entries.append(" ".join([option, *words]))
     if unused := [axis.key for axis in parameters if axis.key not in used]:
-        listed = (
+        hint = (
             f"available: {', '.join(sorted(available))}"
             if available
             else "these swaps have no parameters"
         )
         raise ConfigError(
-            f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter; {listed}"
+            f"{unused[0]}: no selected swap ({', '.join(chosen)}) has this parameter; {hint}"
         )
     merged = {SWAP_GROUP, *used}
     kept = [override for override in overrides if override_key(override) not in merged]

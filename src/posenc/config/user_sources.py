@@ -33,7 +33,7 @@ _REFLECTION = {
     *("getmodule", "get_type_hints", "__subclasses__", "getmembers", "getattr_static", "locals"),
     *("__globals__", "f_globals", "f_locals", "__getattribute__", "resolve_name", "getclosurevars"),
 }
-"""With these, code can use names that it does not mention."""
+"""Functions and attributes through which code can use names that it does not mention."""
 _DYNAMIC_IMPORT = {"import_module", "__import__", "get_object", "get_class", "get_method", "locate"}
 _PACKAGE_SEARCH = {"iter_modules", "walk_packages"}
 _CLASS_HOOK = re.compile(r"__init_subclass__|metaclass|\(type\)")
@@ -76,7 +76,7 @@ def _split(path: str) -> tuple[str, str]:
 
 @lru_cache
 def _used_code(path: str, words: frozenset[str]) -> Mapping[str, str]:
-    """Map the user's modules to their code that the object at `path` may use."""
+    """Map each of the user's modules to the code in it that the object at `path` may use."""
     module, name = _split(path)
     code = _UsedCode(module, {name, *words})
     if not code.modules[module].lines:
@@ -85,7 +85,7 @@ def _used_code(path: str, words: frozenset[str]) -> Mapping[str, str]:
 
 
 class _Module:
-    """The statements of a user's module, and the modules that it loads when it is imported."""
+    """The statements of a user's module, and the modules that it imports at import time."""
 
     def __init__(self, name: str) -> None:
         spec = _find_spec(name)
@@ -97,7 +97,7 @@ class _Module:
         self.lines = source.split("\n") if source else []
         self.statements = top_level_statements(source)
         self.used = dict[int, ast.stmt]()
-        self.loads = set[str]()
+        self.imports = set[str]()
         self.folder = str(file.parent) if file else None
         is_package = spec is not None and spec.submodule_search_locations is not None
         self.package = name if is_package else name.rpartition(".")[0]
@@ -115,17 +115,17 @@ class _UsedCode:
         self._new_words, self._new_modules, self._seen = words, {module}, set[str]()
         while self._new_words or self._new_modules:
             while self._new_words or self._new_modules:
-                for name in self._take(self._new_modules):
+                for name in self._pop_all(self._new_modules):
                     self._add_module(name)
-                for word in self._take(self._new_words):
+                for word in self._pop_all(self._new_words):
                     self.words.add(word)
-                    self._use_all(self._unused.pop(word, []))
-            self._use_what_is_not_mentioned()
+                    self._mark_used(self._unused.pop(word, []))
+            self._mark_dynamically_used()
             self._new_modules -= self._seen
         self._loaded = self._loaded_modules(module)
 
     def text(self, name: str) -> str:
-        """Return the used statements of a module, and its constants that they mention.
+        """Return the used statements of a module, and the constants in it that they mention.
 
         Constants may differ between processes, so some are left out: those of modules that are
         imported inside functions, counters, and strings with the path of the module's folder.
@@ -142,10 +142,10 @@ class _UsedCode:
         return "\n".join(parts)
 
     @staticmethod
-    def _take(names: set[str]) -> list[str]:
-        taken = sorted(names)
+    def _pop_all(names: set[str]) -> list[str]:
+        popped = sorted(names)
         names.clear()
-        return taken
+        return popped
 
     def _add_module(self, name: str) -> None:
         self._seen.add(name)
@@ -161,7 +161,7 @@ class _UsedCode:
         libraries = set[str]()
         for statement in module.statements:
             origins = self._imported_modules(module, statement, in_functions=False)
-            module.loads |= origins
+            module.imports |= origins
             self._new_modules |= origins
             if isinstance(statement, ast.Import | ast.ImportFrom) and not origins:
                 libraries |= defined_names(statement)
@@ -170,15 +170,15 @@ class _UsedCode:
             names = defined_names(statement)
             is_library = isinstance(statement, ast.Import | ast.ImportFrom) and names <= libraries
             if not (is_library or is_inert(statement, own_names)) or names & self.words:
-                self._use(module, statement)
+                self._mark_statement_used(module, statement)
             for name in names:
                 self._unused[name].append((module, statement))
 
-    def _use_all(self, statements: Iterable[tuple[_Module, ast.stmt]]) -> None:
+    def _mark_used(self, statements: Iterable[tuple[_Module, ast.stmt]]) -> None:
         for module, statement in statements:
-            self._use(module, statement)
+            self._mark_statement_used(module, statement)
 
-    def _use(self, module: _Module, statement: ast.stmt) -> None:
+    def _mark_statement_used(self, module: _Module, statement: ast.stmt) -> None:
         if id(statement) in module.used:
             return
         module.used[id(statement)] = statement
@@ -187,13 +187,13 @@ class _UsedCode:
         self.strings |= strings
         self._new_modules |= self._imported_modules(module, statement, in_functions=True)
 
-    def _use_what_is_not_mentioned(self) -> None:
-        """Use what the code may look up by computed names, and classes that may register."""
+    def _mark_dynamically_used(self) -> None:
+        """Mark what the code may look up by computed names, and classes that may be registered."""
         unused = [item for items in self._unused.values() for item in items]
         if self.words & _REFLECTION:
-            self._use_all(unused)
+            self._mark_used(unused)
         elif any(_CLASS_HOOK.search(line) for m in self.modules.values() for line in m.lines):
-            self._use_all((m, s) for m, s in unused if isinstance(s, ast.ClassDef))
+            self._mark_used((m, s) for m, s in unused if isinstance(s, ast.ClassDef))
         if self.words & _DYNAMIC_IMPORT:
             names = {s.lstrip(".") for s in self.strings if re.fullmatch(r"\.*\w+(\.\w+)*", s)}
             packages = {module.package for module in self.modules.values()} | {""}
@@ -232,12 +232,12 @@ class _UsedCode:
             name = pending.pop()
             if name in self.modules and name not in loaded:
                 loaded.add(name)
-                pending += [*self.modules[name].loads, name.rpartition(".")[0]]
+                pending += [*self.modules[name].imports, name.rpartition(".")[0]]
         return loaded
 
 
 def _find_spec(name: str) -> ModuleSpec | None:
-    """Return the spec of a module without importing it or the packages around it."""
+    """Return the spec of a module without importing it or its parent packages."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     if isinstance(spec, ModuleSpec):
         return spec

@@ -36,7 +36,7 @@ def _files(folder: Path) -> list[Path]:
 def check_config_dirs(folders: Sequence[Path]) -> list[Path]:
     """Check folders of YAML files as `check_config_dir` does, and return them.
 
-    Also raises ConfigError if two of them have different files of the same name, of which only the
+    Also raises ConfigError if two of them have different files of the same name, because only the
     first would be used.
     """
     files: dict[Path, Path] = {}

@@ -125,8 +125,8 @@ class SplittableCorpus(Corpus):
 
     @cached_property
     def _assigns_by_hash(self) -> bool:
-        present = (document for document in self._documents("train") if document.strip())
-        return sum(1 for _ in islice(present, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
+        nonblank = (document for document in self._documents("train") if document.strip())
+        return sum(1 for _ in islice(nonblank, MIN_DOCUMENTS_TO_HASH)) == MIN_DOCUMENTS_TO_HASH
 
 
 def split_lines(document: str) -> list[str]:

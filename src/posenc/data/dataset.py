@@ -45,12 +45,12 @@ class TokenArray:
 class Examples(NamedTuple):
     """The `tokens` [n, T] of sequences and a mask `scored` [n, T] of the scored tokens.
 
-    `begin` is the token before each sequence.
+    `bos_id` is the token before each sequence.
     """
 
     tokens: NDArray[np.int64]
     scored: NDArray[np.bool_]
-    begin: int
+    bos_id: int
 
 
 class Batches(Protocol):

@@ -64,7 +64,7 @@ class _Utf8File(DocumentFile):
         """Return the digest of the contents; raises ConfigError if they are not UTF-8."""
         if is_sparse(self.path):
             raise ConfigError(
-                f"{self.label} is a sparse file that consists of holes; use another one"
+                f"{self.label} is a sparse file that is almost entirely holes; use another file"
             )
         digest, offset = sha256(), 0
         with self.path.open("rb") as file:

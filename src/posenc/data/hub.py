@@ -17,7 +17,7 @@ from posenc.data.corpus import SplitFractions, SplittableCorpus
 
 _TIMEOUT_SECONDS = 5.0
 _BATCH_ROWS = 1000
-_COMMIT = re.compile("[0-9a-f]{40}")
+_GIT_ID = re.compile("[0-9a-f]{40}")
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SHARD = re.compile(r"(.*)-[0-9]{5}-of-([0-9]{5})(.*)")
 
@@ -54,7 +54,7 @@ class HubCorpus(SplittableCorpus):
             examples = {"data.path=OWNER/NAME": path, "data.revision=COMMIT": revision}
             missing = [example for example, value in examples.items() if value is None]
             raise ConfigError(f"data=hub needs a dataset: set {' and '.join(missing)}")
-        if not _COMMIT.fullmatch(revision):
+        if not _GIT_ID.fullmatch(revision):
             raise ConfigError(
                 f"data.revision: '{revision}' is not a full commit hash (40 lowercase hexadecimal"
                 " digits); branches and tags can change"
@@ -194,15 +194,15 @@ class HubCorpus(SplittableCorpus):
 
 
 def _matches_digest(file: Path) -> bool:
-    """Whether a cached file has the digest that is its name in the `huggingface_hub` cache.
+    """Return whether a cached file matches the digest by which `huggingface_hub` names it.
 
-    The name is the SHA-256 of a large file, and the object ID that git gives any other file.
+    Large files are named by their SHA-256, all others by their git object ID.
     """
     blob = file.resolve()
-    if not (is_git := _COMMIT.fullmatch(blob.name)) and not _SHA256.fullmatch(blob.name):
+    if not (is_git_blob := _GIT_ID.fullmatch(blob.name)) and not _SHA256.fullmatch(blob.name):
         return True
-    digest = hashlib.sha1(usedforsecurity=False) if is_git else hashlib.sha256()
-    if is_git:
+    digest = hashlib.sha1(usedforsecurity=False) if is_git_blob else hashlib.sha256()
+    if is_git_blob:
         digest.update(f"blob {blob.stat().st_size}\0".encode())
     with blob.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: digest).hexdigest() == blob.name

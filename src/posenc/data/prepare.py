@@ -52,9 +52,9 @@ def prepare(
                 " train split (with data=text, set data.train), tokenizer=byte or"
                 " tokenizer=pretrained"
             )
-        waiting = f"data: waiting for another process that is preparing {data_fingerprint}"
+        message = f"data: waiting for another process that is preparing {data_fingerprint}"
         lock_file = cache_dir / f".{data_fingerprint}.lock"
-        with wait_for_lock(lock_file, lambda: on_progress(waiting)):
+        with wait_for_lock(lock_file, lambda: on_progress(message)):
             if not folder.is_dir():
                 _write_folder(corpus, tokenizer, folder, on_progress)
     return TokenizedData(folder)

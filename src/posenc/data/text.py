@@ -40,8 +40,8 @@ class TextCorpus(SplittableCorpus):
         validation_fraction: float = _DEFAULT_FRACTION,
         test_fraction: float = _DEFAULT_FRACTION,
     ) -> None:
-        given = zip(SPLITS, (train, validation, test), strict=True)
-        paths_by_split = {split: value for split, value in given if value is not None}
+        arguments = zip(SPLITS, (train, validation, test), strict=True)
+        paths_by_split = {split: value for split, value in arguments if value is not None}
         self._fractions = None
         if paths is None:
             if not paths_by_split:

@@ -1,4 +1,4 @@
-"""ALiBi, attention with linear biases (Press, Smith & Lewis 2022, 2108.12409, section 3).
+"""ALiBi, attention with linear biases (Press, Smith & Lewis 2022, arXiv:2108.12409, section 3).
 
     score_h(i, j) += -m_h (i - j),   m_h = 2^(-8h/H),  h = 1 .. H, for H a power of two
 

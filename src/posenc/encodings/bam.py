@@ -1,4 +1,4 @@
-"""BAM, the Bayesian attention mechanism (Bianchessi et al. 2026, 2505.22842).
+"""BAM, the Bayesian attention mechanism (Bianchessi et al. 2026, arXiv:2505.22842).
 
     score_h(i, j) += -exp(s_h) (i - j + eps)^a_h,   eps = 1e-5
 

@@ -54,7 +54,7 @@ class Encoding(nn.Module):
     """No positional encoding (NoPE); every other encoding overrides some of these hooks.
 
     A subclass takes a Geometry first, then its own parameters as keyword arguments. `limitations`
-    gives the reason for each of the following properties that does not hold:
+    maps each of the following properties that does not hold to the reason why:
 
         causal             no token attends to a later one
         prefix_consistent  a token's output does not depend on how many tokens follow
@@ -73,7 +73,7 @@ class Encoding(nn.Module):
     def positions(self, length: int, device: torch.device) -> Tensor:
         """Return the positions of `length` tokens, for data that does not provide them.
 
-        They are [T], or coordinates [1, T, axes].
+        The shape is [T], or [1, T, axes] for coordinates.
         """
         return torch.arange(length, device=device)
 

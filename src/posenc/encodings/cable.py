@@ -1,4 +1,4 @@
-"""CABLE as its paper defines it (Veisi et al. 2025, 2503.08067, eq. 2-7).
+"""CABLE as its paper defines it (Veisi et al. 2025, arXiv:2503.08067, eq. 2-7).
 
     score_h(i, j) += -g_h(i) (S_h(i) - S_h(j)),   S_h(t) = sum_{l<=t} ReLU(c_h . x_l)
     g_h(i) = softplus(s_h . x_i), or 1 in the paper's CABLE_NW (`weighted: false`)

@@ -1,4 +1,4 @@
-"""CARoPE: RoPE with a frequency per head and token (Veisi et al. 2025, 2507.23083, section 2).
+"""CARoPE: RoPE with frequencies per head and token (Veisi et al. 2025, arXiv:2507.23083, sec. 2).
 
     q_i -> R(A_i) q_i,  k_j -> R(A_j) k_j,
     A_t = sum_{l <= t} f(x_l)^p  for pair p,   f(x) = 1 / (softplus(w . x + b) + 1)

@@ -1,4 +1,4 @@
-"""ComRoPE, for coordinates (Yu et al. 2025, 2506.03737; Longin-Yu/ComRoPE, model.py).
+"""ComRoPE, for coordinates (Yu et al. 2025, arXiv:2506.03737; Longin-Yu/ComRoPE, model.py).
 
     q_i -> R(p_i) q_i,  k_j -> R(p_j) k_j,   R(p) rotates block n by exp(s_n (P_n - P_n^T))
 
@@ -6,7 +6,7 @@
     s_n = p_a/E,  a = n mod axes      ComRoPE-AP: every block belongs to one axis
 
 The matrices of different axes commute, so scores depend only on p_i - p_j. P is learned per layer,
-head and block of b channels, theta per layer, axis and block. Initially, P ~ N(0, init_std^2) and
+head and block of b channels; theta, per layer, axis and block. Initially, P ~ N(0, init_std^2) and
 theta ~ N(0, 1). The authors scale coordinates to [0, 1]; here, they are divided by the `extent` E.
 The authors' random shifts of positions in training are not included. q, k [B, H, T, d]; pos [B, T,
 axes], or [T], which is used on every axis.
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.coordinates import coordinates_on
-from posenc.encodings.liere import checked_extent, count_blocks, exp_multiples, rotate_blocks
+from posenc.encodings.coordinates import to_coordinates
+from posenc.encodings.liere import checked_extent, count_blocks, rotate_blocks, scaled_matrix_exp
 
 
 class ComRope(PerLayer):
@@ -56,7 +56,7 @@ class ComRope(PerLayer):
             )
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        points = coordinates_on(self.axes, pos, "comrope") / self.extent
+        points = to_coordinates(self.axes, pos, "comrope") / self.extent
         scales = points @ self.theta[self.layer].to(points)  # [B, T, n]
         matrices = self.matrices[self.layer].double()
-        return rotate_blocks(q, k, exp_multiples(matrices - matrices.mT, scales))
+        return rotate_blocks(q, k, scaled_matrix_exp(matrices - matrices.mT, scales))

@@ -14,11 +14,11 @@ def require_1d_positions(pos: Tensor, name: str) -> Tensor:
     return pos
 
 
-def coordinates_on(axes: int, pos: Tensor, name: str) -> Tensor:
+def to_coordinates(axes: int, pos: Tensor, name: str) -> Tensor:
     """Return float64 coordinates [B or 1, T, axes] for positions [T] or coordinates [B, T, axes].
 
     A position, or a coordinate on a single axis, is repeated on every axis, as M-RoPE does for text
-    (Wang et al. 2024, 2409.12191). Raises ValueError for any other number of axes.
+    (Wang et al. 2024, arXiv:2409.12191). Raises ValueError for any other number of axes.
     """
     points = pos[None, :, None] if pos.ndim == 1 else pos
     if points.shape[-1] not in (1, axes):

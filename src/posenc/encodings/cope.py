@@ -1,4 +1,4 @@
-"""CoPE, contextual position encoding (Golovneva et al. 2024, 2405.18719, listing in the appendix).
+"""CoPE, contextual position encoding (Golovneva et al. 2024, arXiv:2405.18719, appendix).
 
     g_ij = sigma(q_i . k_j / sqrt(d)),   p_ij = min(sum_{l=j}^{i} g_il, npos_max - 1)
     score(i, j) += (1 - w) q_i . e[floor p_ij] + w q_i . e[ceil p_ij],   w = p_ij - floor p_ij
@@ -16,7 +16,7 @@ from posenc.encodings.base import Geometry, PerLayer
 
 
 class Cope(PerLayer):
-    """Learned embeddings of contextual positions, which are sums of gates of query and key."""
+    """Learned embeddings of contextual positions, which are sums of query-key gates."""
 
     def __init__(self, geometry: Geometry, *, npos_max: int = 64, scaled: bool = False) -> None:
         super().__init__(geometry)

@@ -1,4 +1,4 @@
-"""DAPE, data-adaptive positional encoding (Zheng et al. 2024, 2405.14722; version 1).
+"""DAPE, data-adaptive positional encoding (Zheng et al. 2024, arXiv:2405.14722; version 1).
 
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 

@@ -1,4 +1,4 @@
-"""DAPE V2: DAPE with convolutions over the keys (Zheng et al. 2024, 2410.04798).
+"""DAPE V2: DAPE with convolutions over the keys (Zheng et al. 2024, arXiv:2410.04798).
 
     score(i, j) = x + B + f([x ; B]),   x [H] = q_i . k_j / sqrt(d),   B [H] the static bias
 
@@ -33,13 +33,13 @@ class DapeV2(Dape):
         super().__init__(geometry, inner=inner, mlp_width=mlp_width)
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size={kernel_size} must be odd and positive")
-        layers, heads, self.reach = geometry.layers, geometry.heads, kernel_size // 2
+        layers, heads, self.radius = geometry.layers, geometry.heads, kernel_size // 2
         # [layers, out_channels, in_channels * kernel_size]
         self.first_weight, self.first_offset = linear(layers, 2 * heads * kernel_size, mlp_width)
         self.second_weight, self.second_offset = linear(layers, mlp_width * kernel_size, heads)
 
     def content_lookback(self) -> int:
-        return 2 * self.reach
+        return 2 * self.radius
 
     def content_bias(
         self, x: Tensor, q: Tensor, k: Tensor, distance: Tensor, pos_q: Tensor
@@ -50,11 +50,11 @@ class DapeV2(Dape):
             p[self.layer].to(inputs.dtype)
             for p in (self.first_weight, self.first_offset, self.second_weight, self.second_offset)
         )
-        # The second convolution also reads the `reach` hidden units after the last key.
-        hidden = self._convolve(pad(inputs, (self.reach, 2 * self.reach)), first, a)
-        return bias + self._convolve(pad(leaky_relu(hidden, 0.01), (self.reach, 0)), second, b)
+        # The second convolution also reads the `radius` hidden units after the last key.
+        hidden = self._convolve(pad(inputs, (self.radius, 2 * self.radius)), first, a)
+        return bias + self._convolve(pad(leaky_relu(hidden, 0.01), (self.radius, 0)), second, b)
 
     def _convolve(self, inputs: Tensor, weight: Tensor, offset: Tensor) -> Tensor:
         """Return the convolution of [B, in, R, K] over K, without padding."""
-        kernel = weight.unflatten(-1, (inputs.shape[1], 1, 2 * self.reach + 1))
+        kernel = weight.unflatten(-1, (inputs.shape[1], 1, 2 * self.radius + 1))
         return conv2d(inputs, kernel, offset)

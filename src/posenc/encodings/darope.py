@@ -6,9 +6,8 @@
 
 w [layers, H, D] ~ N(0, 0.1^2); a [layers, H] starts at 0.5. c is between 0 and the training length
 L, so the pairs that use it never complete a rotation. The logit is defined for positions from 0 to
-L - 1; here, it keeps its last value beyond them (not from the paper). No official implementation is
-known.
-q, k [B, H, T, d]; pos [T].
+L - 1; here, other positions are clamped to this range (not in the paper). No official
+implementation is known. q, k [B, H, T, d]; pos [T].
 """
 
 import math
@@ -30,7 +29,7 @@ class DaRope(PerLayer):
     """
 
     limitations: Mapping[str, str] = {
-        "shift_invariant": "learned positions are not linear in the position"
+        "shift_invariant": "the learned positions are not a linear function of position"
     }
 
     def __init__(
@@ -42,8 +41,8 @@ class DaRope(PerLayer):
         self.layout = layout
         length, shape = geometry.train_length, (geometry.layers, geometry.heads)
         self.frequencies, _ = geometric(geometry.head_dim, length, length, base=base)
-        self.fast = self.frequencies >= 2 * math.pi / length
-        if self.fast.all():
+        self.is_high_frequency = self.frequencies >= 2 * math.pi / length
+        if self.is_high_frequency.all():
             raise ValueError(
                 f"base={base}: every pair completes a rotation within the {length} tokens of"
                 f" train_length, so no position would be learned; use a larger base"
@@ -55,7 +54,7 @@ class DaRope(PerLayer):
         frequencies = self.frequencies.to(x.device)
         position = require_1d_positions(pos, "darope").double()
         learned = self.learned_positions(x, position)[..., None]
-        positions = torch.where(self.fast.to(x.device), position[:, None], learned)
+        positions = torch.where(self.is_high_frequency.to(x.device), position[:, None], learned)
         return rotate_by_angles(q, k, (positions * frequencies)[..., None, :], self.layout)
 
     def learned_positions(self, x: Tensor, position: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""DroPE: train with an encoding, then drop it (Gelberg et al. 2025, 2512.12167).
+"""DroPE: train with an encoding, then drop it (Gelberg et al. 2025, arXiv:2512.12167).
 
 For the last `dropped_fraction` of training, and in evaluation afterward, no layer uses the inner
 encoding. Once it is dropped, scores in sequences of T > L tokens are multiplied by

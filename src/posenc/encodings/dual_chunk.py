@@ -1,4 +1,4 @@
-"""Dual chunk attention: positions within chunks of tokens (An et al. 2024, 2402.17463).
+"""Dual chunk attention: positions within chunks of tokens (An et al. 2024, arXiv:2402.17463).
 
     score(i, j) = mu^2 (R(a) q_i) . (R(j mod c) k_j) / sqrt(d),   c = chunk - local
     a = i mod c                      in the same chunk: the exact distance
@@ -53,10 +53,10 @@ class DualChunk(Wrapper):
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
         chunk_len = self.chunk_size - self.local_size
-        within = (require_1d_positions(pos, "dual_chunk") - pos[:1]) % chunk_len
-        previous = (within + chunk_len).clamp(max=self.chunk_size)
-        older = within * 0 + min(2 * chunk_len - 1, self.chunk_size)
-        positions = ((within, within), (previous, within), (older, within))
+        in_chunk = (require_1d_positions(pos, "dual_chunk") - pos[:1]) % chunk_len
+        previous = (in_chunk + chunk_len).clamp(max=self.chunk_size)
+        older = in_chunk * 0 + min(2 * chunk_len - 1, self.chunk_size)
+        positions = ((in_chunk, in_chunk), (previous, in_chunk), (older, in_chunk))
         q, k = rotate_at(self.active, x, q, k, *positions)
         temperature = length_temperature(len(pos), self.geometry.train_length, self.scale)
         return q * temperature**2, k

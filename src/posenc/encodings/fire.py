@@ -1,4 +1,4 @@
-"""FIRE, functional interpolation for relative positions (Li et al. 2024, 2310.04418).
+"""FIRE, functional interpolation for relative positions (Li et al. 2024, arXiv:2310.04418).
 
     score_h(i, j) += f_h(psi(i - j) / (psi(max(i, t)) + 1e-6)),   psi(x) = ln(|c x| + 1)
 
@@ -83,8 +83,8 @@ def scalar_mlp(x: Tensor, w: Tensor, a: Tensor, v: Tensor, b: Tensor) -> Tensor:
         torch.mul(inputs, slopes[:, first, None, None], out=group)
         group += offsets[:, first, None, None]
         if first < last:
-            beyond = (inputs.flatten() - pieces.knots[first:last, None]).clamp_(min=0)
-            group += (jumps[:, first:last] @ beyond).view_as(group)
+            excess = (inputs.flatten() - pieces.knots[first:last, None]).clamp_(min=0)
+            group += (jumps[:, first:last] @ excess).view_as(group)
     return out
 
 
@@ -172,9 +172,9 @@ def _pieces(w: Tensor, a: Tensor) -> Pieces:
 def _column_groups(x: Tensor, knots: Tensor) -> Iterator[tuple[slice, int, int]]:
     """Yield groups of columns of x [R, K], each with the index range of the knots that it spans.
 
-    If the columns are ordered by distance, as in text, all values of most columns lie in a single
-    piece each. Consecutive columns then form a group if they lie in the same piece, or if each of
-    them spans several pieces.
+    If the columns are ordered by distance, as in text, most columns lie within a single piece.
+    Consecutive columns then form a group if they lie in the same piece, or if each of them spans
+    several pieces.
     """
     first, last = torch.searchsorted(knots, torch.stack([x.amin(0), x.amax(0)]))
     piece = torch.where(first == last, first, -1)

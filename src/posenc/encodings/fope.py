@@ -1,4 +1,4 @@
-"""FoPE, Fourier position embedding (Hua et al. 2024, 2412.17739).
+"""FoPE, Fourier position embedding (Hua et al. 2024, arXiv:2412.17739).
 
     q_m -> C(m) q_m + S(m) rotate_half(q_m), and likewise for k,
     C_c(m) = sum_p A_pc cos(m f_p),  S_c(m) = sum_p B_pc sin(m f_p)   for pairs c < n',

@@ -1,10 +1,10 @@
-"""FoX, the Forgetting Transformer (Lin et al. 2025, 2503.02130), and the CABLE authors' variant.
+"""FoX, the Forgetting Transformer (Lin et al. 2025, arXiv:2503.02130), and CABLE's variant.
 
     score_h(i, j) += sum_{l=j+1}^{i} ln f_h(l) = F_h(i) - F_h(j),   F_h(t) = sum_{l<=t} ln f_h(l)
 
 FoX:   f_h(l) = sigma(w_h . x_l + b_h), the fraction of the past that is kept (gate `keep`)
 CABLE: ln f_h(l) = -softplus(w_h . x_l + b_h): sigma is the fraction that is lost (gate `forget`).
-       This is the form in the authors' repository (axiomlab/Cable; Veisi et al. 2025, 2503.08067),
+       This is the form in the repository of Veisi et al. (2025, arXiv:2503.08067; axiomlab/Cable),
        which also omits the 1/sqrt(d) on q . k; here the model keeps it. cable.py has the paper's
        form.
 

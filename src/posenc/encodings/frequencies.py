@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from posenc.encodings.coordinates import coordinates_on
+from posenc.encodings.coordinates import to_coordinates
 from posenc.encodings.spectra import Spectrum
 
 LENGTH_DEPENDENT_REASON = (
@@ -79,8 +79,8 @@ class SinusoidalFrequencies(nn.Module):
 class SectionedFrequencies(SinusoidalFrequencies):
     """One spectrum whose dim/2 frequencies are divided among the axes (M-RoPE).
 
-    This is the rotary embedding of Qwen2-VL (Wang et al. 2024, 2409.12191) and, with `interleave`,
-    of Qwen3-VL. A text position is used on every axis.
+    This is the rotary embedding of Qwen2-VL (Wang et al. 2024, arXiv:2409.12191) and, with
+    `interleave`, of Qwen3-VL. A text position is used on every axis.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SectionedFrequencies(SinusoidalFrequencies):
         """Return angles as in `SinusoidalFrequencies`, but [B, T, 1, dim/2] for coordinates."""
         if pos.ndim == 1 or pos.shape[-1] == 1:
             return super().angles(pos)
-        points = coordinates_on(self.num_axes, pos, "m_rope")
+        points = to_coordinates(self.num_axes, pos, "m_rope")
         frequencies, attention_factor = self.frequencies(1, points.shape[1], pos.device)
         angles = points[..., self.axis_of_pair.to(pos.device)] * frequencies
         return angles[:, :, None], attention_factor

@@ -1,4 +1,4 @@
-"""GRAPE-A, additive GRAPE with gates from keys or queries (Zhang et al. 2026, 2512.07805, eq. 4.6).
+"""GRAPE-A, additive GRAPE with gates from q or k (Zhang et al. 2026, arXiv:2512.07805, eq. 4.6).
 
     score_h(i, j) += -(i - j) m_h omega_h (g(v_h . q_i / sqrt(d)) + g(u_h . k_j / sqrt(d)))
 

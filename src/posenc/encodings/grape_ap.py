@@ -1,4 +1,4 @@
-"""GRAPE-AP, path-integral additive GRAPE (Zhang et al. 2026, 2512.07805, eq. 5.1-5.2).
+"""GRAPE-AP, path-integral additive GRAPE (Zhang et al. 2026, arXiv:2512.07805, eq. 5.1-5.2).
 
     score_h(t, j) += m_h sum_{l=j+1}^{t} ln sigma(a(t, l) / r),   p_t = W_p x_t
     relative:    a(t, l) = (R(t) n(p_t)) . (R(l) n(p_l)) = n(p_t) . (R(l - t) n(p_l))

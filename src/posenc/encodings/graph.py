@@ -4,9 +4,10 @@
     degree        x_i + z[deg(i)]
 
 A [B, T, T] is the adjacency matrix and D the diagonal matrix of degrees; the coordinates p
-[B, T, walk_length] and deg [B, T, 1] are float64. Dwivedi et al. (2022, 2110.07875) process C p + c
-in parallel with x. Here it is added to x, as Graphormer does with degree embeddings (Ying et al.
-2021, 2106.05234, eq. 5; in an undirected graph, its tables of in- and out-degrees coincide).
+[B, T, walk_length] and deg [B, T, 1] are float64. Dwivedi et al. (2022, arXiv:2110.07875) process
+C p + c in parallel with x. Here it is added to x, as Graphormer does with degree embeddings (Ying
+et al. 2021, arXiv:2106.05234, eq. 5; in an undirected graph, its tables of in- and out-degrees
+coincide).
 
 A sequence is treated as a path graph with its tokens as nodes. The end nodes of a path differ from
 its inner nodes, so the encoding of the last tokens depends on the length of the sequence.
@@ -30,7 +31,7 @@ def degrees(adjacency: Tensor) -> Tensor:
 def return_probabilities(adjacency: Tensor, walk_length: int) -> Tensor:
     """Return the probabilities of being back at the start after 1 .. walk_length random steps.
 
-    They are [B, T, walk_length] for adjacency matrices [B, T, T], and 0 for nodes without edges.
+    The shape is [B, T, walk_length] for adjacency matrices [B, T, T]; nodes without edges get 0.
     """
     out_degrees = degrees(adjacency).mT  # degree of the node that the walk leaves, [B, 1, T]
     walk = adjacency.double() / out_degrees.masked_fill(out_degrees == 0, 1)
@@ -57,8 +58,8 @@ class RandomWalk(Encoding):
         """Return `return_probabilities` [1, T, walk_length] for the nodes of a path.
 
         In a path of more than 2 walk_length edges, they depend only on the distance to the nearer
-        end, up to `walk_length`. So they are computed on a path of at most that length, and looked
-        up by the distance.
+        end, up to `walk_length`. They are therefore computed on a path of at most that length
+        and looked up by distance.
         """
         num_edges = min(length - 1, 2 * self.walk_length)
         edges = torch.ones(num_edges, dtype=torch.float64, device=device)

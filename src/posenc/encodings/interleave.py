@@ -1,4 +1,4 @@
-"""Two encodings that alternate over the layers (RNoPE: Yang et al. 2025, 2501.18795, section 3).
+"""Two encodings in alternating layers (RNoPE: Yang et al. 2025, arXiv:2501.18795, section 3).
 
 A pattern such as SSSL is repeated over the layers: S layers (short range) use `first`, L layers
 (long range) use `second`. `every: n` stands for the pattern of n - 1 S layers and one L layer; 2 is
@@ -68,7 +68,7 @@ def layer_letters(layers: int, pattern: str, last: str | None, setting: str) -> 
     """Return the letter of each layer, S or L.
 
     Raises ValueError if the pattern has other letters, or if all layers have the same one. The
-    message names the `setting` that the pattern is from.
+    message includes `setting`, the option that defines the pattern.
     """
     if not pattern or not set(pattern + (last or "")) <= {"S", "L"}:
         raise ValueError(

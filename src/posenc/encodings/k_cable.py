@@ -1,4 +1,4 @@
-"""K-CABLE, a kernelized form of CABLE's penalty (Veisi et al. 2025, 2503.08067, section 5.6).
+"""K-CABLE, a kernelized form of CABLE's penalty (Veisi et al. 2025, arXiv:2503.08067, section 5.6).
 
     score_h(i, j) += -ln(1 + b_h(i, j)^2),   b_h(i, j) = g_h(i) (S_h(i) - S_h(j)) as in cable.py
 

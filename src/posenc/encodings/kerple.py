@@ -1,4 +1,4 @@
-"""KERPLE (Chi et al. 2022, 2205.09921): distance kernels with two learnable parameters per head.
+"""KERPLE (Chi et al. 2022, arXiv:2205.09921): distance kernels, two learnable parameters per head.
 
     logarithmic: score_h(i, j) += -r1 ln(1 + r2 (i - j))
     power:       score_h(i, j) += -r1 (i - j)^r2

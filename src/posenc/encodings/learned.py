@@ -1,4 +1,4 @@
-"""Learned absolute position embeddings (Gehring et al. 2017, 1705.03122; GPT-2).
+"""Learned absolute position embeddings (Gehring et al. 2017, arXiv:1705.03122; GPT-2).
 
 x_m + P[m],   P [max_length, D] ~ N(0, std^2)
 """

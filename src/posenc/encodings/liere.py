@@ -1,4 +1,4 @@
-"""LieRE, for coordinates (Ostmeier et al. 2024, 2406.10322; StanfordMIMI/LieRE).
+"""LieRE, for coordinates (Ostmeier et al. 2024, arXiv:2406.10322; StanfordMIMI/LieRE).
 
     q_i -> R(p_i) q_i,  k_j -> R(p_j) k_j,   R(p) = exp(sum_a p_a/E (U_a - U_a^T))
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.coordinates import coordinates_on
+from posenc.encodings.coordinates import to_coordinates
 
 
 class LieRE(PerLayer):
@@ -42,10 +42,10 @@ class LieRE(PerLayer):
         self.upper = nn.Parameter(2 * math.pi * entries)  # the entries of U above its diagonal
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        points = coordinates_on(self.axes, pos, "liere") / self.extent
+        points = to_coordinates(self.axes, pos, "liere") / self.extent
         generators = self.generators()
         if pos.ndim == 1 or pos.shape[-1] == 1:
-            return rotate_blocks(q, k, exp_multiples(generators.sum(0), points[..., :1]))
+            return rotate_blocks(q, k, scaled_matrix_exp(generators.sum(0), points[..., :1]))
         exponents = torch.einsum("bta,ahnij->bhtnij", points, generators)
         return rotate_blocks(q, k, torch.linalg.matrix_exp(exponents.contiguous()))
 
@@ -58,7 +58,7 @@ class LieRE(PerLayer):
         return matrices - matrices.mT
 
 
-def exp_multiples(matrices: Tensor, scales: Tensor) -> Tensor:
+def scaled_matrix_exp(matrices: Tensor, scales: Tensor) -> Tensor:
     """Return exp(s A) [B, H, T, n, b, b] for skew-symmetric A [H, n, b, b] and s [B, T, n or 1].
 
     The eigenvectors are those of A for every s, so no matrix exponential per token is needed.

@@ -1,4 +1,4 @@
-"""LM-Infinite: a window, the first tokens, and capped distances (Han et al. 2023, 2308.16137).
+"""LM-Infinite: a window, the first tokens and capped distances (Han et al. 2023, arXiv:2308.16137).
 
     score(i, j) = s(min(i - j, size))    for i - j < size or j < start_size, else -inf
 

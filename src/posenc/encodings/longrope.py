@@ -1,4 +1,4 @@
-"""LongRoPE as in its paper (Ding et al. 2024, 2402.13753, eq. 3).
+"""LongRoPE as in its paper (Ding et al. 2024, arXiv:2402.13753, eq. 3).
 
 angle_i(n) = n f_i          for the first positions, n < start_tokens
            = n f_i / l_i    for all later positions, with a factor l_i for each pair

@@ -1,4 +1,4 @@
-"""Decoupled RoPE, as in multi-head latent attention (DeepSeek-V2 2024, 2405.04434, eq. 14-18).
+"""Decoupled RoPE of multi-head latent attention (DeepSeek-V2 2024, arXiv:2405.04434, eq. 14-18).
 
     score(i, j) = (q_i . k_j + (R(i) W_q x_i) . (R(j) W_k x_j)) / sqrt(d + d_r)
 

@@ -3,11 +3,11 @@
     score(i, j) = q_i^T H_i H_(i-1) .. H_(j+1) k_j / sqrt(d),   H_t = I - beta_t w_t w_t^T
     w_t = n(silu(conv(W2 W1 x)_t)),   beta_t = 2 sigma(w_b . x_t + b),   n(w) = w / |w|
 
-From 2505.16381 and fla-org/flash-linear-attention (layers/path_attn.py): conv is causal, depthwise
-and 3 tokens wide; per layer, W1 is [rank, D], W2 [H d, rank], the convolution [H d, 3] and w_b
-[H, D], all N(0, 0.02^2), and b is initially 0. PaTH-FoX also adds (F_i - F_j) / sqrt(d), with sums
-F_t of ln sigma(w_g . x_l + b_g) over l <= t; flash-linear-attention divides them by sqrt(d) here,
-but not in FoX. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d).
+From arXiv:2505.16381 and fla-org/flash-linear-attention (layers/path_attn.py): conv is causal,
+depthwise and 3 tokens wide; per layer, W1 is [rank, D], W2 [H d, rank], the convolution [H d, 3]
+and w_b [H, D], all N(0, 0.02^2), and b is initially 0. PaTH-FoX also adds (F_i - F_j) / sqrt(d),
+with sums F_t of ln sigma(w_g . x_l + b_g) over l <= t; flash-linear-attention divides them by
+sqrt(d) here, but not in FoX. `content_bias` returns score(i, j) - q_i . k_j / sqrt(d).
 """
 
 import torch
@@ -17,7 +17,7 @@ from torch.nn.functional import conv1d, pad, silu
 from posenc.encodings.base import Geometry, PerLayer
 from posenc.encodings.fox import Fox, per_head_weight, project
 
-CHUNK = 64
+CHUNK_SIZE = 64
 EPSILON = 1e-6
 
 
@@ -83,8 +83,8 @@ def path_products(q: Tensor, k: Tensor, w: Tensor, w_beta: Tensor) -> Tensor:
     rows, keys = q.shape[2], k.shape[2]
     query = torch.arange(keys - rows, keys, device=q.device)[:, None]
     scores = []
-    for start in reversed(range(0, keys, CHUNK)):
-        chunk = slice(start, min(start + CHUNK, keys))
+    for start in reversed(range(0, keys, CHUNK_SIZE)):
+        chunk = slice(start, min(start + CHUNK_SIZE, keys))
         later = torch.arange(chunk.start, chunk.stop, device=q.device) > query
         chunk_k, chunk_w, chunk_w_beta = k[:, :, chunk], w[:, :, chunk], w_beta[:, :, chunk]
         weights = torch.linalg.solve_triangular(

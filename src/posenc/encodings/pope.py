@@ -1,4 +1,4 @@
-"""PoPE, polar coordinate position embedding (Gopalakrishnan et al. 2025, 2509.10534, eq. 5-8).
+"""PoPE, polar-coordinate embedding (Gopalakrishnan et al. 2025, arXiv:2509.10534, eq. 5-8).
 
     score(m, n) = sum_{c=0}^{d-1} softplus(q_c) softplus(k_c) cos((n - m) f_c + delta_c) / sqrt(d)
 

@@ -1,4 +1,4 @@
-"""Randomized positions (Ruoss et al. 2023, 2305.16843): sorted random samples from a longer range.
+"""Randomized positions (Ruoss et al. 2023, arXiv:2305.16843): sorted samples from a longer range.
 
 The positions [T] of a sequence are T distinct elements of {0 .. N-1}, drawn uniformly and sorted;
 the whole batch shares them, and N is `max_length`. As in the authors' code
@@ -44,7 +44,7 @@ class Randomized(Wrapper):
         _validate(self.inner, max_length, geometry.train_length)
         self.limitations = {
             **self.limitations,
-            "prefix_consistent": "the positions of a sequence are drawn together",
+            "prefix_consistent": "the positions of a sequence are sampled jointly",
         }
         if eval_positions != "arange":
             self.limitations["any_length"] = f"positions are drawn from {max_length} values"

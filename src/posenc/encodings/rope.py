@@ -1,12 +1,12 @@
-"""RoPE, rotary position embedding (Su et al. 2021, 2104.09864, eq. 14-15 and 34).
+"""RoPE, rotary position embedding (Su et al. 2021, arXiv:2104.09864, eq. 14-15 and 34).
 
 q_m -> R(m) q_m,  k_n -> R(n) k_n,  where R(m) rotates the i-th pair of channels by m f_i,
 so that the score (R(m) q_m) . (R(n) k_n) depends on positions only through m - n.
 
-With coordinates on several axes (Heo et al. 2024, 2403.13298, axial form), the channels are divided
-evenly among the axes, and each part is rotated by the position on its axis. With `sections` (M-RoPE
-of Qwen2-VL, Wang et al. 2024, 2409.12191, and Qwen3-VL), the d/2 frequencies are split among the
-axes instead.
+With coordinates on several axes (Heo et al. 2024, arXiv:2403.13298, axial form), the channels are
+divided evenly among the axes, and each part is rotated by the position on its axis. With `sections`
+(M-RoPE of Qwen2-VL, Wang et al. 2024, arXiv:2409.12191, and Qwen3-VL), the d/2 frequencies are
+split among the axes instead.
 
 q, k [B, H, T, d]; pos [T] or [B, T, axes]; frequencies f [d/2] or [axes, d/2/axes].
 """
@@ -89,7 +89,7 @@ def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 
 def per_channel(values: Tensor, layout: Layout) -> Tensor:
-    """Repeat the value of each pair [.., d/2] for both of its channels [.., d]."""
+    """Repeat the value of each pair [..., d/2] for both of its channels [..., d]."""
     if layout == "half":
         return torch.cat([values, values], dim=-1)
     return values.repeat_interleave(2, dim=-1)

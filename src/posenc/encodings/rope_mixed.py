@@ -1,4 +1,4 @@
-"""RoPE-Mixed, for coordinates (Heo et al. 2024, 2403.13298, section 3.2; naver-ai/rope-vit).
+"""RoPE-Mixed, for coordinates (Heo et al. 2024, arXiv:2403.13298, section 3.2; naver-ai/rope-vit).
 
     q_i -> R(p_i) q_i,  k_j -> R(p_j) k_j,   R(p) rotates pair c by the angle sum_a p_a f_ac
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.encodings.base import Geometry, PerLayer
-from posenc.encodings.coordinates import coordinates_on
+from posenc.encodings.coordinates import to_coordinates
 from posenc.encodings.rope import Layout, rotate_by_angles
 from posenc.encodings.spectra import geometric
 
@@ -44,7 +44,7 @@ class RopeMixed(PerLayer):
         self.frequencies = nn.Parameter(frequencies.permute(0, 3, 1, 2, 4).flatten(3).float())
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        points = coordinates_on(self.axes, pos, "rope_mixed")
+        points = to_coordinates(self.axes, pos, "rope_mixed")
         frequencies = self.frequencies[self.layer].double()
         angles = torch.einsum("bta,ahc->bhtc", points, frequencies)
         return rotate_by_angles(q, k, angles[..., None, :], self.layout)

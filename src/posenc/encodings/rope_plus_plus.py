@@ -1,4 +1,4 @@
-"""RoPE++ without additional heads: imaginary attention (Liu et al. 2025, 2512.07525).
+"""RoPE++ without additional heads: imaginary attention (Liu et al. 2025, arXiv:2512.07525).
 
     real head:       score = (R(m) q_m) . (R(n) k_n) / sqrt(d)         = Re z / sqrt(d)
     imaginary head:  score = (R(m - pi/2) q_m) . (R(n) k_n) / sqrt(d)  = Im z / sqrt(d)

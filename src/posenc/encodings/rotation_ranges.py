@@ -1,4 +1,4 @@
-"""Helpers for encodings that extend RoPE's context by using other positions for distant keys.
+"""Helpers for encodings that extend RoPE's context by changing the positions of distant keys.
 
 In these encodings, `rotate` returns queries and keys that are rotated for several positions and
 concatenated along the channels. `rotation_index` selects one of these rotations for each query and
@@ -62,7 +62,7 @@ def require_rope(encoding: Encoding) -> None:
 
 
 def changes_positions(layer: Encoding) -> bool:
-    """Return whether a layer's encoding uses positions other than those that it is given."""
+    """Return whether a layer's encoding uses positions other than those passed to it."""
     is_randomized = any(isinstance(module, Randomized) for module in layer.modules())
     return is_randomized or layer.overrides("rotation_index")
 

@@ -1,4 +1,4 @@
-"""Sandwich (Chi et al. 2023, 2212.10356): the inner product of sinusoidal embeddings as a bias.
+"""Sandwich (Chi et al. 2023, arXiv:2212.10356): inner products of sinusoidal embeddings as a bias.
 
     score_h(i, j) += (1 / r_h) (sum_{k=1}^{w/2} cos((i - j) base^(-2k/w)) - w/2),   r_h = 8h / H
 

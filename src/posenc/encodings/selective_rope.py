@@ -34,9 +34,9 @@ class SelectiveRope(PerLayer):
                 f" conv_width={conv_width} at least 1"
             )
         layers, pairs = geometry.layers, geometry.width // 2
-        self.down = uniform(geometry.width, layers, rank, geometry.width)
-        self.up = uniform(rank, layers, pairs, rank)
-        self.kernel = uniform(conv_width, layers, pairs, conv_width)
+        self.down = uniform_parameter(geometry.width, layers, rank, geometry.width)
+        self.up = uniform_parameter(rank, layers, pairs, rank)
+        self.kernel = uniform_parameter(conv_width, layers, pairs, conv_width)
         length = geometry.train_length
         self.theta, _ = geometric(geometry.head_dim, length, length, base=base)
 
@@ -54,7 +54,7 @@ class SelectiveRope(PerLayer):
         return increments.cumsum(-1).unflatten(1, (self.geometry.heads, -1)).mT
 
 
-def uniform(fan_in: int, *shape: int) -> nn.Parameter:
+def uniform_parameter(fan_in: int, *shape: int) -> nn.Parameter:
     """Return a parameter initialized like the weight of an nn.Linear with this fan-in."""
     bound = fan_in**-0.5
     return nn.Parameter(nn.init.uniform_(torch.empty(shape), -bound, bound))

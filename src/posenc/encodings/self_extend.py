@@ -1,4 +1,4 @@
-"""Self-Extend: grouped positions for distant keys (Jin et al. 2024, 2401.01325).
+"""Self-Extend: grouped positions for distant keys (Jin et al. 2024, arXiv:2401.01325).
 
     score(i, j) = (R(i) q_i) . (R(j) k_j) / sqrt(d)                              for i - j < w
                 = (R(floor(i / G) + w - w / G) q_i) . (R(floor(j / G)) k_j) / sqrt(d)   otherwise

@@ -1,4 +1,4 @@
-"""Relative position embeddings added to keys and values (Shaw et al. 2018, 1803.02155, eq. 3-5).
+"""Relative embeddings added to keys and values (Shaw et al. 2018, arXiv:1803.02155, eq. 3-5).
 
     score(i, j) = q_i . (k_j + a[r]) / sqrt(d),   z_i = sum_j weight(i, j) (v_j + b[r]),
     r = min(i - j, max_relative_position)

@@ -4,8 +4,8 @@
 
 where z are the scores of the inner encoding. The weights of a query sum to less than 1, so that a
 head can attend to almost nothing. In gpt-oss, s is learned per layer and head (OpenAI 2025,
-2508.10925; Hugging Face's modeling_gpt_oss.py, which initializes it from N(0, 0.02^2)). With s
-fixed at 0, this is the softmax with 1 added to its denominator (Miller 2023,
+arXiv:2508.10925; Hugging Face's modeling_gpt_oss.py, which initializes it from N(0, 0.02^2)). With
+s fixed at 0, this is the softmax with 1 added to its denominator (Miller 2023,
 evanmiller.org/attention-is-off-by-one.html).
 """
 

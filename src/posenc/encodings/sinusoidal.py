@@ -1,4 +1,4 @@
-"""Sinusoidal absolute position embeddings (Vaswani et al. 2017, 1706.03762, section 3.5).
+"""Sinusoidal absolute position embeddings (Vaswani et al. 2017, arXiv:1706.03762, section 3.5).
 
 x_m -> x_m + p_m,   p_m = (sin m f_0, cos m f_0, sin m f_1, ...),   f_i = base^(-2i/D)
 

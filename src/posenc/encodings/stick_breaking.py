@@ -1,4 +1,4 @@
-"""Stick-breaking attention (Tan et al. 2024, 2410.17980), which prefers recent keys.
+"""Stick-breaking attention (Tan et al. 2024, arXiv:2410.17980), which prefers recent keys.
 
     weight(i, j) = sigmoid(z_ij) prod_{k=j+1..i-1} (1 - sigmoid(z_ik)),   z = q . k / sqrt(d)
 
@@ -30,7 +30,7 @@ class StickBreaking(Encoding):
         own_key = key == key[keys - rows :, None]
         if not self.attend_current:
             scores = scores.masked_fill(own_key, -torch.inf)
-        log_rest = logsigmoid(-scores).flip(-1).cumsum(-1)  # what keys i to j leave, reversed
-        log_rest_before = pad(log_rest, (1, -1)).flip(-1)
-        weights = (logsigmoid(scores) + log_rest_before).exp()
-        return weights + own_key * log_rest[..., -1:].exp()
+        log_remaining = logsigmoid(-scores).flip(-1).cumsum(-1)  # after keys i to j, reversed
+        log_remaining_before = pad(log_remaining, (1, -1)).flip(-1)
+        weights = (logsigmoid(scores) + log_remaining_before).exp()
+        return weights + own_key * log_remaining[..., -1:].exp()

@@ -1,4 +1,4 @@
-"""T5's relative bias (Raffel et al. 2020, 1910.10683, section 2.1).
+"""T5's relative bias (Raffel et al. 2020, arXiv:1910.10683, section 2.1).
 
     score_h(i, j) += B[bucket(i - j), h]
 

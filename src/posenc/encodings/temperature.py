@@ -1,10 +1,10 @@
 """Attention temperatures: query i is scaled by tau, a function of the number of tokens n = i + 1.
 
     log_n       tau = max(1, ln n / ln n0)                (Su 2021, kexue.fm/archives/8823)
-    ssmax       tau = s ln n                              (Nakanishi 2025, 2501.19399)
+    ssmax       tau = s ln n                              (Nakanishi 2025, arXiv:2501.19399)
     llama4      tau = 1 + s ln(1 + floor(n / n0))         (Hugging Face's modeling_llama4.py)
     inkling     tau = 1 + s ln max(1, n / n0)             (Hugging Face's modeling_inkling.py)
-    head_scale  tau = s                                   (Wang et al. 2024, 2404.12224)
+    head_scale  tau = s                                   (Wang et al. 2024, arXiv:2404.12224)
 
 n0 is the training length unless `start` is given. s is 0.43 (ssmax, as in the paper's figure 1),
 0.1 (llama4 and inkling) or 1 (head_scale) by default. With `trainable`, s [layers, H] is learned,

@@ -1,4 +1,4 @@
-"""Transformer-XL's relative position encoding (Dai et al. 2019, 1901.02860, section 3.3).
+"""Transformer-XL's relative position encoding (Dai et al. 2019, arXiv:1901.02860, section 3.3).
 
     score(i, j) = (q_i . k_j + q_i . W R_(i-j) + u . k_j + v . W R_(i-j)) / sqrt(d)
     R_n = (sin n f_0, .., sin n f_(D/2-1), cos n f_0, .., cos n f_(D/2-1)),   f_k = base^(-2k/D)

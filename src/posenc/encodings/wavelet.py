@@ -1,4 +1,4 @@
-"""Wavelets evaluated at the relative position act as keys (Oka et al. 2025, 2502.02004, eq. 10-15).
+"""Wavelets of the relative position act as keys (Oka et al. 2025, arXiv:2502.02004, eq. 10-15).
 
     score(i, j) += q_i . p / sqrt(d),   p = (psi((t - b) / a)) for a in min_scale 2^(0 .. scales-1),
                                         b in 0 .. d/scales - 1, grouped by scale

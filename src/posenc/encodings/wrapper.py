@@ -104,7 +104,7 @@ def equals_nope(encoding: Encoding) -> bool:
 def require_attention_only(encoding: Encoding, reason: str) -> Encoding:
     """Return the encoding; raises ValueError if it acts outside the layers.
 
-    That is, if it overrides `embed`, or if the positions that it generates are not 0 to T-1.
+    It does so if it overrides `embed`, or if the positions that it generates are not 0 to T-1.
     """
     if encoding.overrides("embed"):
         raise ValueError(

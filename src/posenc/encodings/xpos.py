@@ -1,4 +1,4 @@
-"""xPos, rotary position embedding with a decay (Sun et al. 2023, 2212.10554, eq. 9-10).
+"""xPos, rotary position embedding with a decay (Sun et al. 2023, arXiv:2212.10554, eq. 9-10).
 
 q_m -> z^(m/s) R(m) q_m,  k_n -> z^(-n/s) R(n) k_n,  z_i = (2i/d + g) / (1 + g),  s = 512, g = 0.4
 

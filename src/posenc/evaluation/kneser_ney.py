@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class _Order:
+class _NGramTable:
     """The m n-grams of one order. The id of an n-gram is its index in `keys` [m], which are sorted.
 
     A key is the id of the first n-1 tokens, which are an (n-1)-gram, times the vocabulary size,
@@ -51,11 +51,11 @@ class KneserNey:
                 f" {windows.shape[1]} tokens"
             )
         self.vocab_size = vocab_size
-        self._orders = _count_ngrams(windows, vocab_size, max_order)
+        self._tables = _count_ngrams(windows, vocab_size, max_order)
 
     @property
     def max_order(self) -> int:
-        return len(self._orders)
+        return len(self._tables)
 
     def losses(self, tokens: Ints, order: int) -> Floats:
         """Return the negative log-likelihood [N] in nats of each token, given those before it.
@@ -65,8 +65,8 @@ class KneserNey:
         counts = [self._discounted_counts(n, n == order) for n in range(1, order + 1)]
         p = np.full(len(tokens), 1.0 / self.vocab_size)
         contexts = np.zeros(len(tokens), dtype=np.int64)  # ids of the contexts; -1 if unseen
-        for (numerators, totals, backoff), level in zip(counts, self._orders, strict=False):
-            ngrams = _ngram_ids(level, contexts, tokens, self.vocab_size)
+        for (numerators, totals, backoff), table in zip(counts, self._tables, strict=False):
+            ngrams = _ngram_ids(table, contexts, tokens, self.vocab_size)
             seen = np.flatnonzero(contexts >= 0)
             seen = seen[totals[contexts[seen]] > 0]
             seen_contexts = contexts[seen]
@@ -77,24 +77,24 @@ class KneserNey:
 
     def _discounted_counts(self, n: int, highest: bool) -> tuple[Floats, Floats, Floats]:
         """Return max(c - D, 0) for each n-gram, and c(h) and D t(h) for each context."""
-        level = self._orders[n - 1]
+        table = self._tables[n - 1]
         if highest:
-            count = level.occurrences
+            count = table.occurrences
         else:
-            longer = self._orders[n]
-            count = np.bincount(longer.suffix, minlength=len(level.keys))
+            longer = self._tables[n]
+            count = np.bincount(longer.suffix, minlength=len(table.keys))
         ones, twos = int((count == 1).sum()), int((count == 2).sum())
         discount = ones / (ones + 2 * twos) if ones else 0.5
-        contexts = len(self._orders[n - 2].keys) if n > 1 else 1
-        totals = np.bincount(level.context, weights=count, minlength=contexts)
-        types = np.bincount(level.context, weights=count > 0, minlength=contexts)
+        contexts = len(self._tables[n - 2].keys) if n > 1 else 1
+        totals = np.bincount(table.context, weights=count, minlength=contexts)
+        types = np.bincount(table.context, weights=count > 0, minlength=contexts)
         numerators: Floats = np.maximum(count - discount, 0.0).astype(np.float64)
         return numerators, totals.astype(np.float64), discount * types.astype(np.float64)
 
 
-def _count_ngrams(windows: Ints, vocab_size: int, max_order: int) -> list[_Order]:
+def _count_ngrams(windows: Ints, vocab_size: int, max_order: int) -> list[_NGramTable]:
     """Return the n-grams of all orders in windows [W, T]."""
-    orders: list[_Order] = []
+    tables: list[_NGramTable] = []
     ids = np.zeros((len(windows), windows.shape[1] + 1), dtype=np.int64)
     for n in range(1, max_order + 1):
         # ids[:, i] is the id of the (n-1)-gram that ends before token n - 1 + i.
@@ -103,13 +103,13 @@ def _count_ngrams(windows: Ints, vocab_size: int, max_order: int) -> list[_Order
         keys, first, inverse, occurrences = np.unique(
             key, return_index=True, return_inverse=True, return_counts=True
         )
-        orders.append(_Order(keys, keys // vocab_size, suffix.ravel()[first], occurrences))
+        tables.append(_NGramTable(keys, keys // vocab_size, suffix.ravel()[first], occurrences))
         ids = inverse.reshape(key.shape)
-    return orders
+    return tables
 
 
-def _ngram_ids(level: _Order, contexts: Ints, tokens: Ints, vocab_size: int) -> Ints:
+def _ngram_ids(table: _NGramTable, contexts: Ints, tokens: Ints, vocab_size: int) -> Ints:
     """Return the id of the n-gram of each context and token, -1 if it does not occur."""
     keys = contexts * vocab_size + tokens
-    ranks = np.minimum(np.searchsorted(level.keys, keys), len(level.keys) - 1)
-    return np.where((contexts >= 0) & (level.keys[ranks] == keys), ranks, -1)
+    ranks = np.minimum(np.searchsorted(table.keys, keys), len(table.keys) - 1)
+    return np.where((contexts >= 0) & (table.keys[ranks] == keys), ranks, -1)

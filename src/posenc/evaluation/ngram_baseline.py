@@ -66,8 +66,8 @@ def _lock_cache(file: Path) -> Iterator[bool]:
     """Lock a cache file if the cache can be written to, and yield whether it can."""
     with ExitStack() as stack:
         try:
-            waiting = "waiting for another process that is counting the same n-grams"
-            stack.enter_context(wait_for_lock(file.with_suffix(".lock"), lambda: log.info(waiting)))
+            message = "waiting for another process that is counting the same n-grams"
+            stack.enter_context(wait_for_lock(file.with_suffix(".lock"), lambda: log.info(message)))
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise

@@ -72,10 +72,10 @@ def scored_batches(
                 f"out of memory with one window of {length} tokens; use shorter evaluation lengths"
                 f" or a device with more memory"
             )
-        too_many, batch_tokens = len(indices) * length, len(indices) // 2 * length
+        failed_tokens, batch_tokens = len(indices) * length, len(indices) // 2 * length
         log.warning(
             "out of memory with a batch of %d tokens; continuing with %d",
-            too_many,
+            failed_tokens,
             batch_tokens,
         )
         pending.appendleft(indices)
@@ -139,9 +139,9 @@ def measure(
 ) -> Measurement | None:
     """Score as many windows as the budget allows, in batches of at most `batch_tokens` tokens.
 
-    Longer windows are batches of their own. Windows are sharded across processes; each returns the
-    full result. After each batch, `on_batch` receives the number of tokens so far and the seconds
-    that have passed; None is returned if it returns False. The model is left in eval mode.
+    A longer window is a batch of its own. Windows are sharded across processes; each returns the
+    full result. After each batch, `on_batch` receives the number of tokens so far and the elapsed
+    seconds; if it returns False, `measure` returns None. The model is left in eval mode.
     """
     order = budget.order(windows)[rank() :: world_size()]
     sums, counts = (np.zeros(windows.lengths.max(), dtype) for dtype in (np.float64, np.int64))

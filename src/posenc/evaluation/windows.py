@@ -84,8 +84,8 @@ class TaskWindows:
 
     def batch(self, indices: NDArray[np.int64]) -> Batch:
         targets = torch.from_numpy(self._examples.tokens[indices])
-        begin = torch.full((len(indices), 1), self._examples.begin)
-        inputs = torch.cat([begin, targets[:, :-1]], dim=1)
+        bos = torch.full((len(indices), 1), self._examples.bos_id)
+        inputs = torch.cat([bos, targets[:, :-1]], dim=1)
         scored = torch.from_numpy(self._examples.scored[indices])
         return Batch(inputs, targets, scored, starts=np.empty(0, dtype=np.int64))
 

@@ -129,9 +129,8 @@ def _run(
     check_settings(config)
     check(config.encoding, name="encoding", modules=modules)
     check_identity(config)
-    with (
-        deterministic_numerics()
-    ):  # modules that have just been imported may have changed the settings
+    # Modules that have just been imported may have changed the settings.
+    with deterministic_numerics():
         return _run_checked(run, config, threads, progress, stop)
 
 
@@ -174,8 +173,8 @@ def _resolve_settings(
     """Return the resolved settings of a run that is starting or resuming, and write its status.
 
     A resumed run reselects its kernel and whether to compile, but keeps all other settings. A run
-    that was started on a CPU stays there; one that was trained on a GPU may be evaluated without
-    one.
+    that was started on a CPU stays on the CPU; one that was trained on a GPU may be evaluated on a
+    machine without one.
     """
     saved = progress.status.resolved if list_checkpoints(run.checkpoints) else {}
     device = torch.device("cpu") if saved.get("device") == "cpu" else select_device(config)

@@ -66,7 +66,7 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
             losses = model.losses(tokens, tokens)
             hidden = model.hidden_states(tokens, scored=scored)
             seed_cpu(2)
-            again = model.losses(tokens, tokens)
+            repeated = model.losses(tokens, tokens)
             seed_cpu(1)
             changed = model.losses(tokens + scored, tokens)  # the last token of each window differs
     except ConfigError:
@@ -80,7 +80,7 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
     _check_shape(hidden, hidden_shape, f"{location}: hidden_states(tokens, scored=mask)")
     if not losses.isfinite().all():
         raise ConfigError(f"{call} returned NaN or infinite values")
-    if _differ(losses, again):
+    if _differ(losses, repeated):
         raise ConfigError(
             f"{call} depends on random numbers in evaluation; use dropout only if self.training is"
             f" true"
@@ -113,16 +113,16 @@ def verify_optimizer(
     The optimizer and the model are stepped.
     """
     resumed_model = copy.deepcopy(model)
-    resumed = optimizer_factory(config)(resumed_model)
+    resumed_optimizer = optimizer_factory(config)(resumed_model)
     with restored_random_state():
         for gradient in (0.5, -0.25, 1.0):
             _step(model, optimizer, gradient)
         resumed_model.load_state_dict(model.state_dict())
-        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-        for stepped, stepping in ((model, optimizer), (resumed_model, resumed)):
-            _step(stepped, stepping, 0.75)
-    exactly = partial(torch.allclose, rtol=0.0, atol=0.0, equal_nan=True)
-    if not all(map(exactly, model.parameters(), resumed_model.parameters())):
+        resumed_optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        _step(model, optimizer, 0.75)
+        _step(resumed_model, resumed_optimizer, 0.75)
+    are_equal = partial(torch.allclose, rtol=0.0, atol=0.0, equal_nan=True)
+    if not all(map(are_equal, model.parameters(), resumed_model.parameters())):
         raise ConfigError(
             f"optimizer={config.optimizer._target_} takes a different step after load_state_dict"
             f" has loaded its state_dict, so a resumed run would differ; keep all its state in"

@@ -1,7 +1,7 @@
-"""A Transformer with an adaptive embedding and softmax (Baevski & Auli 2019, 1809.10853).
+"""A Transformer with an adaptive embedding and softmax (Baevski & Auli 2019, arXiv:1809.10853).
 
 The vocabulary is sorted by decreasing frequency and divided into clusters; clusters of rarer words
-have narrower embeddings. The adaptive softmax (Grave et al. 2017, 1609.04309) is tied to the
+have narrower embeddings. The adaptive softmax (Grave et al. 2017, arXiv:1609.04309) is tied to the
 embedding.
 """
 
@@ -22,8 +22,8 @@ from posenc.model.transformer import Decoder
 class AdaptiveEmbedding(nn.Module):
     """An embedding divided into clusters; cluster i has width / div_value^i channels.
 
-    `cutoffs` are the first tokens of the second and later clusters. Each cluster has a projection
-    from its own width to `width`.
+    `cutoffs` are the ids of the first tokens of the second and later clusters. Each cluster has a
+    projection from its own width to `width`.
     """
 
     def __init__(self, vocab_size: int, width: int, cutoffs: list[int], div_value: int) -> None:
@@ -117,7 +117,7 @@ class AdaptiveHead(nn.Module):
         return losses.view_as(targets)
 
     def _project_to_cluster(self, hidden: Tensor, cluster: int) -> Tensor:
-        """Project hidden states [.., D] to a cluster's width with its transposed projection."""
+        """Project hidden states [..., D] to a cluster's width with its transposed projection."""
         projection = self.embedding.projections[cluster].get_parameter("weight")
         return self.dropout(linear(hidden, projection.T))
 

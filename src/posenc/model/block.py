@@ -53,7 +53,7 @@ class Block(nn.Module):
         return self.add_feed_forward(x if scored is None else x[scored])
 
     def add_feed_forward(self, x: Tensor) -> Tensor:
-        """Return x + feed_forward(norm(x)) for hidden states [.., D]."""
+        """Return x + feed_forward(norm(x)) for hidden states [..., D]."""
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -62,7 +62,7 @@ class Attention(nn.Module):
 
     With `qk_norm`, queries and keys are RMS-normalized over the channels of each head before the
     encoding rotates them, with weights that all heads of the layer share (QK norm: Henry et al.
-    2020, 2010.04245; in this form: Qwen3, 2505.09388).
+    2020, arXiv:2010.04245; in this form: Qwen3, arXiv:2505.09388).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """out(dropout(activation(up(x)))), or SwiGLU: out(dropout(silu(gate(x)) * up(x))).
 
-    SwiGLU is from Shazeer 2020 (2002.05202).
+    SwiGLU is from Shazeer 2020 (arXiv:2002.05202).
     """
 
     def __init__(

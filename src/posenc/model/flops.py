@@ -6,10 +6,10 @@ weights . v over the T/2 keys that a token attends to on average. The backward p
 much. Positional encodings, softmax, norms and recomputation are not counted, so the count is the
 same for all encodings.
 
-Other conventions differ. PaLM (2204.02311, appendix B), nanoGPT, llm-foundry and Megatron
-(2104.04473) count all T keys, which gives 4 T D; at T = 2 D, the total is 1.14 times ours for
-a layer with a feed-forward width of 4 D. Kaplan et al. (2001.08361) do not count the logits. FLOP
-utilization can only be compared under the same convention.
+Other conventions differ. PaLM (arXiv:2204.02311, appendix B), nanoGPT, llm-foundry and Megatron
+(arXiv:2104.04473) count all T keys, which gives 4 T D; at T = 2 D, the total is 1.14 times ours for
+a layer with a feed-forward width of 4 D. Kaplan et al. (arXiv:2001.08361) do not count the logits.
+FLOP utilization can only be compared under the same convention.
 """
 
 from collections.abc import Iterator

@@ -122,9 +122,9 @@ def generate(
     `temperature` is 0. The same seed gives the same tokens.
     """
     generator = torch.Generator().manual_seed(seed)
-    sequence, new_tokens = IncrementalDecoder(model), prompt[None]
+    decoder, new_tokens = IncrementalDecoder(model), prompt[None]
     for _ in range(num_tokens):
-        logits = sequence.append(new_tokens)[0].double().cpu()
+        logits = decoder.append(new_tokens)[0].double().cpu()
         if temperature == 0:
             token = logits.argmax()
         else:

@@ -1,4 +1,4 @@
-"""Linear maps that use oneDNN for float32 matrix products on CPUs with AVX-512.
+"""Linear layers that use oneDNN for float32 matrix products on CPUs with AVX-512.
 
 PyTorch uses MKL there, which takes more than twice as long on an AMD EPYC.
 """
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 ONEDNN_LINEAR = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-"""oneDNN's linear map, a private operator; None if PyTorch lacks it."""
+"""PyTorch's private operator for oneDNN's linear layer; None if this version lacks it."""
 ONEDNN_AVAILABLE = (
     ONEDNN_LINEAR is not None
     and torch.backends.mkldnn.is_available()

@@ -13,9 +13,9 @@ LOGITS_BUDGET = 2**26
 
 
 def token_losses(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the negative log-likelihood [..] in nats of targets [..].
+    """Return the negative log-likelihood [...] in nats of targets [...].
 
-    The logits are hidden [.., D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
+    The logits are hidden [..., D] @ weight.T; the loss is 0 where the target is `IGNORE_INDEX`.
     The product is computed in the precision of autocast or, without it, of `hidden`; softmax and
     logarithm in float32 or wider. If there are more logits than `LOGITS_BUDGET`, the loss is
     computed in chunks, which the backward pass recomputes.

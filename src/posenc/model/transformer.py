@@ -19,9 +19,9 @@ from posenc.model.loss import token_losses
 
 
 class Head(Protocol):
-    """The output layer, which predicts the next token from hidden states [.., D].
+    """The output layer, which predicts the next token from hidden states [..., D].
 
-    `weight` [.., D] is the matrix by which the hidden states of all tokens are multiplied.
+    `weight` [..., D] is the matrix by which the hidden states of all tokens are multiplied.
     """
 
     @property
@@ -30,7 +30,7 @@ class Head(Protocol):
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """Return the logits [.., vocab_size]."""
+        """Return the logits [..., vocab_size]."""
         ...
 
     def losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ def derive_seed(seed: int, name: str) -> int:
 
 
 def seed_cpu(seed: int) -> None:
-    """Seed PyTorch's generator for the CPU, and those of Python and NumPy, which users' code uses.
+    """Seed PyTorch's CPU generator, and those of Python and NumPy, which users' code may use.
 
     `torch.manual_seed` also seeds the generators of other devices, which `restored_random_state`
     does not restore.

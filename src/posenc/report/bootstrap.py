@@ -37,8 +37,8 @@ Array = NDArray[np.float64]
 class BootstrapInterval:
     """A mean over `num_seeds` seeds and its interval.
 
-    `variation` is the variation that the interval includes: only "text" if there are too few seeds
-    to estimate that between seeds.
+    `variation` names the sources of variation that the interval includes: only "text" if there are
+    too few seeds to estimate the variation between seeds.
     """
 
     mean: float
@@ -61,13 +61,13 @@ def bootstrap_interval(
     deterministic.
     """
     sides = [left, right] if right else [left]
-    sums = np.array([[blocks.sums for blocks in side] for side in sides])  # [K, seeds, B]
+    sums = np.array([[blocks.sums for blocks in side] for side in sides])  # [sides, seeds, blocks]
     counts = np.array([[blocks.counts for blocks in side] for side in sides])
     used = counts.any(axis=(0, 1))
     if (counts > 0).sum(axis=-1).min() < MIN_BLOCKS:
         return None
     weights = _block_weights(int(used.sum()))
-    per_seed = _mean_losses(sums[..., used], counts[..., used], weights)  # [R, seeds]
+    per_seed = _mean_losses(sums[..., used], counts[..., used], weights)  # [resamples, seeds]
     original = _mean_losses(sums, counts, np.ones((1, sums.shape[-1])))
     num_seeds = sums.shape[1]
     means = per_seed.mean(axis=1)
@@ -79,9 +79,9 @@ def bootstrap_interval(
 
 
 def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
-    """Return the mean losses, or their differences if K is 2 [resamples, seeds].
+    """Return the mean losses [resamples, seeds], or their differences if there are two sides.
 
-    `weights` [resamples, B] weight the blocks.
+    `weights` [resamples, blocks] weight the blocks.
     """
     with np.errstate(invalid="ignore"):  # NaN if a resample has no scored target
         losses = (sums @ weights.T) / (counts @ weights.T)
@@ -91,7 +91,7 @@ def _mean_losses(sums: Array, counts: NDArray[Any], weights: Array) -> Array:
 
 @lru_cache(maxsize=8)
 def _block_weights(num_blocks: int) -> Array:
-    """Return how often each resample contains each block, as an array [RESAMPLES, B]."""
+    """Return how often each resample contains each block, as an array [RESAMPLES, num_blocks]."""
     generator = np.random.default_rng(RANDOM_SEED)
     uniform = np.full(num_blocks, 1 / num_blocks)
     return generator.multinomial(num_blocks, uniform, size=RESAMPLES).astype(np.float64)

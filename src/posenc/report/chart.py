@@ -131,8 +131,8 @@ class Chart:
         """Return the lowest and highest y of all subplots of the same `y_group`."""
         group = [other for other in self.subplots if other.y_group == subplot.y_group]
         bands = [point.y for other in group for line in other.lines for point in line.points]
-        ends = [end for band in bands for end in (band.low, band.high)]
-        return min((*ends, *self.y_bounds)), max((*ends, *self.y_bounds))
+        values = [y for band in bands for y in (band.low, band.high)]
+        return min((*values, *self.y_bounds)), max((*values, *self.y_bounds))
 
 
 def token_ticks(low: float, high: float, unit: int) -> list[int]:

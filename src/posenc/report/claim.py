@@ -71,8 +71,8 @@ class Clause:
         notes = [f"margin {self._margin_text}"] if self.margin else []
         if self.comparison == "equal":
             notes.append(f"two one-sided tests at {100 * (1 - self.confidence):.3g}%")
-        end = f" ({', '.join(notes)})" if notes else ""
-        return f"{self.left} {COMPARISONS[self.comparison]} {right}{end}"
+        suffix = f" ({', '.join(notes)})" if notes else ""
+        return f"{self.left} {COMPARISONS[self.comparison]} {right}{suffix}"
 
     @property
     def _margin_text(self) -> str:

@@ -159,9 +159,9 @@ class Trend:
         return f"slope of {log}{subject} against {axis} ({', '.join(numbers)})"
 
     def _without_key(self, value: Value) -> Value:
-        """Return a value without the setting that varies along the trend.
+        """Return a value of the first point without the setting that varies along the trend.
 
-        It is the parameter or the length, which a baseline keeps.
+        This is the trend's parameter or the length. A baseline keeps its length.
         """
         if self.parameters:
             settings = {key: item for key, item in value.selector.items() if key != self.key}

@@ -22,7 +22,7 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the `interpretation` of the YAML file, the best encodings, and the changes from L."""
+    """Return the YAML file's `interpretation`, the best encodings and the perplexity ratios."""
     several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = paragraphs(experiment.about, keys=["interpretation"])
     ratios = [_ratio_lines(curves) for curves, _ in losses]
@@ -78,10 +78,10 @@ def best_encodings(curves: CurveSet, rows: Sequence[ResultRow]) -> str:
     sentences = [f"{quantity.name} is {word} for {', and for '.join(parts)}."] if parts else []
     if incomparable:
         subject = "The values" if parts else "the values"
-        at = " and ".join(map(str, incomparable))
+        lengths_text = " and ".join(map(str, incomparable))
         sentences.append(
-            f"{subject} at {at} tokens cannot be compared, because different numbers of tokens were"
-            " scored."
+            f"{subject} at {lengths_text} tokens cannot be compared, because different numbers of"
+            " tokens were scored."
         )
     return " ".join(sentences)
 
@@ -100,7 +100,7 @@ def missing_runs(experiment: Experiment) -> list[str]:
 
 
 def _longest_length(curves: CurveSet) -> int:
-    """Return the longest length that all curves have or, failing that, that any curve has."""
+    """Return the longest length shared by all curves or, failing that, the longest of any curve."""
     shared = [x for x in curves.x_values if all(c.point_at(x) for c in curves.curves)]
     return int((shared or curves.x_values)[-1])
 
@@ -114,8 +114,8 @@ def _ratio_lines(curves: CurveSet) -> list[str]:
     )
     if longest == length or not ratios:
         return []
-    listed = ", ".join(f"{label} {format_number(ratio)}" for ratio, label in ratios)
-    return [f"perplexity at {longest} tokens divided by that at {length}: {listed}."]
+    ratios_text = ", ".join(f"{label} {format_number(ratio)}" for ratio, label in ratios)
+    return [f"perplexity at {longest} tokens divided by that at {length}: {ratios_text}."]
 
 
 def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:

@@ -32,7 +32,7 @@ from posenc.runs.run_directory import STOPPED_EARLY, RunDirectory, SelectRuns, l
 from posenc.runs.status import Status
 
 MACHINE_KEYS = ("device", "processor", "threads")
-"""The values in a run's status on which speed and memory depend."""
+"""Keys of a run's status whose values affect speed and memory."""
 
 
 @dataclass(frozen=True)

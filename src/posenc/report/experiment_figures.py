@@ -43,7 +43,7 @@ TOKENS_CAPTION = (
 def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -> Chart | None:
     """Return a chart with a subplot for each training length.
 
-    Returns None unless each RoPE label has a base of its own and at least two were evaluated.
+    Returns None unless all RoPE labels have distinct bases and at least two were evaluated.
     """
     bases = _bases_by_label(experiment)
     shown_sets = [
@@ -68,7 +68,7 @@ def perplexity_by_base(curve_sets: Sequence[CurveSet], experiment: Experiment) -
 
 
 def _bases_by_label(experiment: Experiment) -> dict[str, float]:
-    """Map each RoPE label to its base; empty unless every label has a base of its own.
+    """Map each RoPE label to its base; empty unless all labels have distinct bases.
 
     Two labels with the same base differ in other settings.
     """

@@ -87,7 +87,7 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
     points = [p for curves in curve_sets for curve in curves.curves for p in curve.points]
     seeds = {seed for point in points for seed in point.seeds}
     seeds = seeds or {run.seed for run in experiment.evaluated}
-    left_out = [
+    excluded = [
         f"seed {run.seed} of {run.label}"
         for run in experiment.evaluated
         if len(run.comparable_rows) < len(run.rows)
@@ -96,8 +96,8 @@ def _seeds(experiment: Experiment, curve_sets: Sequence[CurveSet]) -> str:
         "excluded from the means at lengths that were evaluated with a different budget, with"
         " different fixed targets or with a different definition of a custom swap"
     )
-    listed = ", ".join(map(str, sorted(seeds)))
-    return f"{listed}; {reason}: {', '.join(left_out)}" if left_out else listed
+    seeds_text = ", ".join(map(str, sorted(seeds)))
+    return f"{seeds_text}; {reason}: {', '.join(excluded)}" if excluded else seeds_text
 
 
 def _machine(run: Run) -> str:
@@ -110,8 +110,8 @@ def _dates(runs: Sequence[Run]) -> str:
     timestamps = [t for run in runs for t in (run.status.started, run.status.updated) if t]
     if not timestamps:
         return "unknown"
-    ends = (min(timestamps), max(timestamps))
-    days = (str(datetime.fromtimestamp(timestamp, UTC).date()) for timestamp in ends)
+    first_and_last = (min(timestamps), max(timestamps))
+    days = (str(datetime.fromtimestamp(timestamp, UTC).date()) for timestamp in first_and_last)
     return _join_distinct(days, " to ")
 
 

@@ -95,7 +95,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         margin = scale.margin(clause.margin)
         outcome = compare(clause.comparison, interval.low, interval.high, margin)
         reason = INCLUDES_MARGIN if outcome == "undecided" else None
-    ends = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
+    bounds = (None if x is None else scale.difference(x) for x in (interval.low, interval.high))
     return ClauseVerdict(
         clause,
         outcome,
@@ -103,7 +103,7 @@ def _judge_clause(clause: Clause, train_length: int, experiment: Experiment) -> 
         tuple(pairs),
         left=scale.to_unit(fmean(left for left, _ in pairs.values())),
         right=scale.to_unit(fmean(right for _, right in pairs.values())),
-        difference=TInterval(scale.difference(interval.mean), *ends),
+        difference=TInterval(scale.difference(interval.mean), *bounds),
     )
 
 

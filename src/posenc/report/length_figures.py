@@ -153,8 +153,8 @@ def _relative_published_lines(curves: CurveSet, styles: Styles) -> list[Line]:
     length, lines = curves.train_length, []
     for label, curve in curves.published_in("perplexity", "loss").items():
         if length in curve.values:
-            loss = curve.unit == "loss"
-            values = {n: exp(value) if loss else value for n, value in curve.values.items()}
+            is_loss = curve.unit == "loss"
+            values = {n: exp(value) if is_loss else value for n, value in curve.values.items()}
             relative = {n: value / values[length] for n, value in values.items()}
             lines.append(published_line(label, replace(curve, values=relative), styles))
     return lines

@@ -120,14 +120,14 @@ def _right_number(
     return clause.scale.multiply(_number(side, right), clause.times)
 
 
-def _too_few_seeds(complete: Sequence[int], experiment: Experiment) -> NoVerdictError:
+def _too_few_seeds(complete_seeds: Sequence[int], experiment: Experiment) -> NoVerdictError:
     # The command adds the fewest new seeds that allow a verdict.
-    unused = [seed for seed in range(1, 2 * MIN_SEEDS + 1) if seed not in complete]
-    seeds = sorted([*complete, *unused[: MIN_SEEDS - len(complete)]])
+    unused = [seed for seed in range(1, 2 * MIN_SEEDS + 1) if seed not in complete_seeds]
+    seeds = sorted([*complete_seeds, *unused[: MIN_SEEDS - len(complete_seeds)]])
     command = train_command(experiment.command, {"seed": seeds})
     return NoVerdictError(
         "too few seeds",
-        f"{len(complete)} of the {MIN_SEEDS} required seeds have results for both sides; run"
+        f"{len(complete_seeds)} of the {MIN_SEEDS} required seeds have results for both sides; run"
         f" {command}",
     )
 
@@ -150,11 +150,12 @@ def check_comparable(left: Sequence[Sample], right: Sequence[Sample]) -> None:
 
 
 def ngram_loss(ngram: Ngram, sample: Sample) -> float:
-    """Return the loss, on a sample's text, of the n-gram model trained on its run's tokens.
+    """Return an n-gram model's loss on the text of a sample.
 
-    Raises NoVerdictError if the run has no such n-gram model, if the model was scored on another
-    text, or if the sample is from an intermediate checkpoint. An n-gram model scores every token,
-    so the sample must have the same token count.
+    The model was trained on the tokens of the sample's run. Raises NoVerdictError if the run has no
+    such n-gram model, if the model was scored on another text, or if the sample is from an
+    intermediate checkpoint. An n-gram model scores every token, so the sample must have the same
+    token count.
     """
     run, row = sample.run, sample.row or {}
     if row.get("at_tokens") is not None:
@@ -177,7 +178,7 @@ def ngram_loss(ngram: Ngram, sample: Sample) -> float:
         raise NoVerdictError(
             "not comparable",
             f"{ngram.name} and {run.name} were scored on different text"
-            f" ({key} {_short(rows[0][key])} and {_short(row.get(key))})",
+            f" ({key} {_short_hash(rows[0][key])} and {_short_hash(row.get(key))})",
         )
     best = min(same_text, key=lambda r: r["loss"])
     if best["count"] != row["count"]:
@@ -201,7 +202,8 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
         if a != b:
             raise NoVerdictError(
                 "not comparable",
-                f"the compared runs were trained on different data ({_short(a)} and {_short(b)})",
+                "the compared runs were trained on different data"
+                f" ({_short_hash(a)} and {_short_hash(b)})",
             )
     if left.row is None or right.row is None:
         return
@@ -218,7 +220,7 @@ def _check_pair(left: Sample, right: Sample, *, tokens_may_differ: bool = False)
         raise NoVerdictError(
             "not comparable",
             "the compared rows were scored on different tokens"
-            f" ({key} {_short(a)} and {_short(b)})",
+            f" ({key} {_short_hash(a)} and {_short_hash(b)})",
         )
 
 
@@ -230,6 +232,6 @@ def _differing_key(
     return next((key for key in keys if rows[0].get(key) != rows[1].get(key)), None)
 
 
-def _short(value: Any) -> Any:
+def _short_hash(value: Any) -> Any:
     """Return the first 12 digits of a hash, and other values unchanged."""
     return value[:12] if isinstance(value, str) else value

@@ -41,7 +41,7 @@ HEAT_MAP_CAPTION = (
 def loss_by_position(curve_sets: Sequence[CurveSet], styles: Styles) -> Chart | None:
     """Return a chart with a subplot for each corpus, split and training length.
 
-    For swaps, each encoding has subplots of its own.
+    For swaps, each encoding has its own subplots.
 
     Losses differ much less between encodings than between positions, so the chart shows them
     relative to nope or, without it, the first encoding that is in all subplots. It shows the losses

@@ -34,9 +34,9 @@ RUNS_TEXT = (
     " in the folders `{name}/<run>/` of the output directory."
 )
 NO_COMMAND_TEXT = (
-    "No `posenc train` command was saved for these runs, or it is not shown (see plan.json) because"
-    " no record shows that it has been run in this folder. The settings of each run are in its"
-    " config.yaml."
+    "No `posenc train` command was saved for these runs, or the saved command (see plan.json) is"
+    " not shown because there is no record of it being run in this folder. The settings of each run"
+    " are in its config.yaml."
 )
 COMMANDS_TEXT = (
     "The first command trains missing runs and keeps finished ones; the second writes a report on"
@@ -124,8 +124,8 @@ def _reproduction(results: Results) -> list[Block]:
         " every machine."
     )
     words = shlex.split(command)
-    folders = [word for word in words if word.startswith("outputs_dir=")]
-    report_words = ["posenc", "report", f"name={experiment.name}", *folders]
+    outputs_dir_overrides = [word for word in words if word.startswith("outputs_dir=")]
+    report_words = ["posenc", "report", f"name={experiment.name}", *outputs_dir_overrides]
     commands = Commands([join_command(words), join_command(report_words)])
     return [Paragraph(COMMANDS_TEXT), commands, Paragraph(provenance)]
 

@@ -58,10 +58,10 @@ def early_tokens(curve: Curve, train_length: int) -> EarlyTokenEffect | None:
     reference = curve.point_at(train_length)
     if reference is None:
         return EarlyTokenEffect(slope, None)
-    ends = [reference.end_losses[reference.seeds.index(seed)] for seed in seeds]
+    end_losses = [reference.end_losses[reference.seeds.index(seed)] for seed in seeds]
     fractions = [
-        explained_fraction(losses, train_length, end)
-        for losses, end in zip(by_seed, ends, strict=True)
+        explained_fraction(losses, train_length, end_loss)
+        for losses, end_loss in zip(by_seed, end_losses, strict=True)
     ]
     known = [fraction for fraction in fractions if fraction is not None]
     gain = band([losses[train_length] - losses[max(losses)] for losses in by_seed])

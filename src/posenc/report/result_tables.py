@@ -176,8 +176,8 @@ def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
     if interval := point.text_interval:
         tooltip += f"; {interval.low:.4f} to {interval.high:.4f} over {interval.variation}"
     if difference := value.difference:
-        ends = f"{difference.low:+.4f} to {difference.high:+.4f}"
-        tooltip += f"; difference from the best {difference.mean:+.4f} ({ends})"
+        interval_text = f"{difference.low:+.4f} to {difference.high:+.4f}"
+        tooltip += f"; difference from the best {difference.mean:+.4f} ({interval_text})"
     return Cell(text, best=value.best, tooltip=tooltip)
 
 
@@ -207,8 +207,8 @@ def comparison_notes(
     Rows of different groups may have the same label; the notes do not tell them apart.
     """
     incomparable = {x for rows in row_groups for x in incomparable_lengths(rows)}
-    listed = ", ".join(str(x) for x in sorted(incomparable) if not lengths or x in lengths)
-    notes = [INCOMPARABLE_NOTE.format(lengths=listed)] if listed else []
+    lengths_text = ", ".join(str(x) for x in sorted(incomparable) if not lengths or x in lengths)
+    notes = [INCOMPARABLE_NOTE.format(lengths=lengths_text)] if lengths_text else []
     if partial := _partial_means(row_groups, lengths):
         notes.append(UNEQUAL_SEEDS_NOTE.format(values="; ".join(dict.fromkeys(partial))))
     return notes

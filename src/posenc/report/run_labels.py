@@ -117,16 +117,16 @@ def natural_key(label: str) -> list[tuple[int, float, str]]:
 
 
 def flatten(
-    node: Any, prefix: str = "", *, without: Sequence[str] = CONSTRUCTOR_KEYS
+    node: Any, prefix: str = "", *, exclude: Sequence[str] = CONSTRUCTOR_KEYS
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of nested mappings with their dotted paths, except for keys in `without`."""
+    """Yield the leaves of nested mappings with their dotted paths, except for keys in `exclude`."""
     if not isinstance(node, dict):
         yield prefix, node
         return
     for key, child in node.items():
-        if key not in without:
+        if key not in exclude:
             path = f"{prefix}.{key}" if prefix else str(key)
-            yield from flatten(child, path, without=without)
+            yield from flatten(child, path, exclude=exclude)
 
 
 def format_setting(value: Any) -> str:
@@ -167,7 +167,7 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
         for path, option in chosen[1:]:
             yield path.replace("/", "."), option, (chosen[0],)
         if group != "data":
-            for path, value in flatten(config.get(group) or {}, group, without=["_partial_"]):
+            for path, value in flatten(config.get(group) or {}, group, exclude=["_partial_"]):
                 yield path, value, tuple(chosen)
     callbacks = config.get("callbacks") or {}
     yield "callbacks", list(callbacks) or None, ()

@@ -103,10 +103,10 @@ def read_sample(
         )
     if len({row["length"] for row in rows}) < len(rows):
         names = [name for name in KEY_FIELDS if name != "length"]
-        differ = [name for name in names if len({row.get(name) for row in rows}) > 1]
+        fields = [name for name in names if len({row.get(name) for row in rows}) > 1]
         raise NoVerdictError(
             "not comparable",
-            f"{run.name} has several matching rows, which differ in {' and '.join(differ)}; select"
+            f"{run.name} has several matching rows, which differ in {' and '.join(fields)}; select"
             " one of them",
         )
     if quantity.source == "rows":
@@ -166,13 +166,13 @@ def evaluate_command(path: str, run: Run, value: Value, length: int | None) -> s
         parameter = PROTOCOLS[protocol].parameter
         if length and PROTOCOLS[protocol].needs_longest_length:
             lengths |= {row["length"] for row in run.select_rows(value)}
-    number = value.row_keys.get("stride") or run.config["evaluation"].get(parameter)
+    parameter_value = value.row_keys.get("stride") or run.config["evaluation"].get(parameter)
     settings = {
         "run": to_override_value(path, "run"),
         "data": value.row_keys.get("corpus"),
         "evaluation.protocols": f"[{protocol}]",
         "evaluation.lengths": to_override_value(sorted(lengths), "lengths") if lengths else None,
-        f"evaluation.{parameter}": number if parameter else None,
+        f"evaluation.{parameter}": parameter_value if parameter else None,
         "evaluation.split": value.row_keys.get("split"),
         "evaluation.swaps": swap and f"['{swap}']",
         "evaluation.at_tokens": at_tokens and f"[{at_tokens}]",

@@ -207,7 +207,7 @@ def _print_list(console: Console, heading: str, lines: Sequence[str]) -> None:
     console.print(Text(heading, "bold"))
     grid = RichTable.grid(padding=(0, 1))
     grid.add_column()
-    grid.add_column(overflow="fold")  # paths are not cut off
+    grid.add_column(overflow="fold")  # wrap long paths instead of cutting them off
     for line in lines:
         grid.add_row(" -", Text(line))
     console.print(grid)

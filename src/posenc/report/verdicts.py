@@ -78,7 +78,7 @@ def number_texts(result: ClauseVerdict | None) -> tuple[str, str, str]:
     difference, scale = result.difference, result.clause.scale
     text = _difference_text(difference.mean, scale)
     if difference.low is not None and difference.high is not None:
-        low, high = (_difference_text(end, scale) for end in (difference.low, difference.high))
+        low, high = (_difference_text(x, scale) for x in (difference.low, difference.high))
         text += f" ({low} to {high})"
     return _value_text(result.left, scale), _value_text(result.right, scale), text
 

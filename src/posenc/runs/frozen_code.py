@@ -36,10 +36,10 @@ def freeze_code(folder: Path) -> Path:
     Jobs import posenc from there. A copy with other files or contents is replaced: a machine
     crash may leave empty files, and a folder from another user may contain any module or
     bytecode. Raises RunError if the copy cannot be written, or if the package has been modified
-    since this process imported it: the jobs would run other code than the one that planned them.
+    since this process imported it: the jobs would run different code from the planning process.
     """
     digest = _digest(PACKAGE, EXCLUDED)
-    now = time.time()  # later times are those of another clock
+    now = time.time()  # later times come from another machine's clock
     files = [file for file in PACKAGE.rglob("*.py") if file.is_file()]
     if modified := [f for f in files if posenc.IMPORT_TIME < f.stat().st_mtime <= now]:
         raise RunError(

@@ -21,7 +21,7 @@ from posenc.runs.files import NotRegularFileError, open_regular
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 """Errors of `flock` on file systems without locks, such as Lustre mounted without `flock`."""
 MAX_ATTEMPTS = 20
-"""How often a lock file is opened if it is moved while a process waits for it."""
+"""How many times a lock file is opened if it is moved while a process waits for it."""
 LOCK_TIMEOUT = 2.0
 """Seconds to wait for a run's lock, which other processes hold briefly to read the run's status."""
 
@@ -68,7 +68,7 @@ def _acquire(path: Path, timeout: float | None, stack: ExitStack) -> int | None:
             return descriptor
         stack.close()
         time.sleep(0.01 * attempt)
-    raise RunError(f"{path} is moved or deleted again and again; rerun the command")
+    raise RunError(f"{path} keeps being moved or deleted; rerun the command")
 
 
 @contextmanager

@@ -88,9 +88,9 @@ def update_plan(
 def quoted_command(command: str) -> str | None:
     """Return a command from a plan, quoted for a shell, or None if it should not be pasted there.
 
-    The plan may be from someone else. Only `posenc train` is returned, and with other words than
-    PLAIN_OVERRIDE, which could run code, read or write other folders, or upload, only if the user
-    has run this command in the current folder.
+    The plan may be from someone else, so only `posenc train` is returned. Arguments other than
+    PLAIN_OVERRIDE could run code, read or write other folders, or upload; a command with such
+    arguments is returned only if the user has run it in the current folder.
     """
     words = shlex.split(command)
     if words[:2] != ["posenc", "train"]:
@@ -100,7 +100,7 @@ def quoted_command(command: str) -> str | None:
 
 
 def is_withheld(command: str) -> bool:
-    """Return whether a command from a plan is `posenc train` but is not returned by the above."""
+    """Return whether a command is a `posenc train` for which `quoted_command` returns None."""
     return shlex.split(command)[:2] == ["posenc", "train"] and quoted_command(command) is None
 
 
@@ -119,7 +119,7 @@ def _quoted(word: str) -> str:
     short = replace_home(word, "$HOME")
     if short == word:
         return shlex.quote(word)
-    if re.search(r'["`\\!$]', word):  # a shell would not only expand $HOME
+    if re.search(r'["`\\!$]', word):  # a shell would expand more than $HOME
         return shlex.quote(replace_home(word, "~"))
     return f'"{short}"'
 

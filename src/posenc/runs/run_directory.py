@@ -112,9 +112,9 @@ class RunDirectory:
         return any(file.exists() for file in files) or any(self.checkpoints.glob("*"))
 
     def set_aside_results(self, tokens: int) -> None:
-        """Copy the evaluation results to `<name>.old`, and keep those of up to `tokens` tokens.
+        """Back up the evaluation results to `<name>.old`; keep those at up to `tokens` tokens.
 
-        Training continues from there, so the others are from weights that it replaces.
+        Training resumes from there, so the later results are from weights that it will replace.
         """
         with suppress(RunError):  # the file is corrupt
             rows = self.rows()

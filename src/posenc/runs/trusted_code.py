@@ -1,7 +1,7 @@
-"""Remembers what the user has trained with on this machine.
+"""A record of the code, folders and commands with which the user has trained on this machine.
 
 A run directory may come from someone else, so its files cannot decide which code is run, where
-results are uploaded, where data are written or which commands are printed. They can only name what
+results are uploaded, where data is written or which commands are printed. They can only name what
 is in the record: see `Kind`.
 """
 
@@ -19,11 +19,13 @@ from posenc.runs.files import read_json, write_json
 from posenc.runs.lock import lock
 
 Kind = Literal["target", "destination", "trial", "cache", "command"]
-"""What an entry of the record is.
+"""The kinds of entries in the record.
 
-A target is a class or function in a file, a destination a W&B project to which runs are uploaded, a
-trial the id that a W&B sweep has assigned to a run, a cache a folder of prepared data, and a
-command one with which the user has trained in a folder.
+- target: a class or function in a file
+- destination: a W&B project to which runs are uploaded
+- trial: the id that a W&B sweep has assigned to a run
+- cache: a folder of prepared data
+- command: a command that the user has run in a folder to train
 """
 
 
@@ -39,7 +41,7 @@ def record_trusted(values: Mapping[Kind, Iterable[str]]) -> None:
 
 
 def is_trusted(kind: Kind, value: str) -> bool:
-    """Return whether the user has trained with this; a target must also be in the same file."""
+    """Return whether the user has trained with `value`; a target must be in the same file."""
     record = _record()
     return record is not None and _entry(kind, value) in _recorded_entries(record)
 
@@ -80,7 +82,8 @@ def _entry(kind: Kind, value: str) -> str | None:
 def _command_entry(command: str) -> str | None:
     """Return the entry of a command that has been run in the current folder.
 
-    Its relative paths depend on that folder, which reports leave out of absolute paths.
+    The entry includes the folder, on which relative paths depend. Absolute paths in the folder
+    count as relative ones, because reports abbreviate them.
     """
     with suppress(FileNotFoundError):  # the folder has been deleted
         folder = os.getcwd()

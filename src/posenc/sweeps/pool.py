@@ -33,7 +33,7 @@ MAX_STARTS = 4
 
 
 def concurrent_runs(jobs: int | None, num_runs: int, devices: int, groups: Sequence[str]) -> int:
-    """Return how many of `num_runs` runs, on `devices` GPUs or cores each, run at a time.
+    """Return how many of `num_runs` runs, each on `devices` GPUs or cores, run concurrently.
 
     `jobs` is the limit. By default, it is one run per group of GPUs in `groups` or, without GPUs,
     as many as the cores allow.

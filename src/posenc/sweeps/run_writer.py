@@ -102,21 +102,21 @@ def _check_directory(job: Job) -> None:
         existing = job.run.config()
         existing.modules = job.config.modules
         check(existing.encoding, name="encoding", modules=list(existing.modules))
-        found = identity(existing, existing.planned.fingerprint)
+        existing_identity = identity(existing, existing.planned.fingerprint)
     except Exception as error:
         raise ConfigError(
             f"{path}/config.yaml is unreadable ({error}); delete the directory or move it elsewhere"
         ) from None
     planned = job.values["planned"]
-    if short_hash(found) != planned["hash"]:
+    if (existing_hash := short_hash(existing_identity)) != planned["hash"]:
         raise ConfigError(
-            f"{path} belongs to a different configuration (hash {short_hash(found)}, not"
+            f"{path} belongs to a different configuration (hash {existing_hash}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
-    if found != job.identity:
+    if existing_identity != job.identity:
         raise ConfigError(
-            f"{path} belongs to a different configuration whose hash is the same by chance; use a"
-            f" different name=..."
+            f"{path} belongs to a different configuration with the same hash (a hash"
+            f" collision); use a different name=..."
         )
 
 
@@ -141,7 +141,7 @@ def _token_counts_without_weights(job: Job) -> list[int]:
     kept = {weights.step for weights in list_weights(job.run.checkpoints)}
     missing = {key["at_tokens"] for key in _missing_row_keys(job)} - {None}
     steps = {at_tokens: evaluated_steps(job.config)[at_tokens] for at_tokens in missing}
-    return sorted(at for at, step in steps.items() if step <= trained and step not in kept)
+    return sorted(n for n, step in steps.items() if step <= trained and step not in kept)
 
 
 def _missing_row_keys(job: Job) -> list[dict[str, Any]]:

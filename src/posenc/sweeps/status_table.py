@@ -28,8 +28,8 @@ STYLES = {
     "finished": "green",
 }
 WITHHELD_COMMAND = (
-    'to finish: see "commands" in {file}; they are not printed because no record shows that you'
-    " have run them in the current folder, and they may run code or write to other folders"
+    'to finish: see "commands" in {file}; they are not printed because they may run code or write'
+    " to other folders, and there is no record of you running them in the current folder"
 )
 
 

@@ -50,7 +50,7 @@ def git_state() -> dict[str, Any]:
     The keys are `git_commit` and `git_dirty`. Returns an empty mapping if posenc does not run from
     a git checkout, or if the settings of the repository could make git run another program.
     """
-    folder = source_folder()  # a job imports a copy, whose folder others may own
+    folder = source_folder()  # not the copy that a job imports, whose folder another user may own
     try:
         _require_safe_repository(folder)
         if not _git(folder, "ls-files"):  # a virtual environment in another repository
@@ -97,7 +97,7 @@ def _require_safe_repository(folder: Path) -> None:
 
 
 def _belongs_to(git_folder: Path, work_tree: Path) -> bool:
-    """Return whether a git directory is that of a work tree, and not only named in its `.git` file.
+    """Return whether a git directory is the work tree's own, not only named in its `.git` file.
 
     The git directory of a linked work tree or a submodule is elsewhere, but records the path of the
     work tree.

@@ -125,8 +125,8 @@ class MirrorFile:
         """Record that the W&B run is incomplete and, when it first starts, its identity.
 
         At the first start of a training run, its git state is part of the identity and, if
-        `save_diff`, `diff.patch` is written. A run that has been trained may be from someone else,
-        and its code was not that of the current repository.
+        `save_diff`, `diff.patch` is written. Neither is done for a run that has already been
+        trained: it may be from someone else, and its code was not that of the current repository.
         """
         if not self.file.exists():
             self.directory.path.mkdir(parents=True, exist_ok=True)

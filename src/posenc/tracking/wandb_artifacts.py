@@ -64,7 +64,7 @@ def use_dataset(run: "Run", config: DictConfig) -> None:
 
 
 def log_code(run: "Run", directory: RunDirectory, config: DictConfig) -> None:
-    """Log the code of posenc with which training started, and the modules of `config`.
+    """Log posenc's code as it was when training started, and the modules of `config`.
 
     If the experiment has no intact copy of that code, logs the installed package. Leaves out
     modules that this process has not imported.

@@ -84,7 +84,7 @@ def run_or_error(offline_folder: Path | None = None, **init_kwargs: Any) -> Gene
 
 @contextmanager
 def time_limit(seconds: float) -> Generator[None]:
-    """Kill wandb's service after `seconds`, so that calls that wait for it return.
+    """Kill wandb's service after `seconds`, so that calls waiting for it return.
 
     Then raises TimeoutError. wandb's own timeout does not cover a request that precedes the end of
     a run, such as an alert.

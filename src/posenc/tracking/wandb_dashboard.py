@@ -75,7 +75,7 @@ def build_workspace(
 
 
 def build_report(entity: str, project: str, experiment: Experiment, keys: LoggedKeys) -> wr.Report:
-    """Return the report. Saving it replaces an earlier one with its title, which is fixed."""
+    """Return the report. Saving it replaces the report with the same title, `posenc <name>`."""
     title = experiment.about.get("title") or experiment.name
     verdicts = _verdicts_markdown(experiment)
     runs = _runset("All runs", "All runs", _experiment_filter(experiment), keys)

@@ -26,7 +26,7 @@ class RepeatedBatch:
 class MicroBatches(IterableDataset):
     """The micro-batches of device `rank`, from optimizer step `first_step` on.
 
-    The micro-batches of a step are assigned to the devices in turn.
+    The micro-batches of a step are assigned to the devices round-robin.
     """
 
     def __init__(self, batches: Batches, steps: TrainingSteps, first_step: int, rank: int) -> None:

@@ -58,8 +58,8 @@ def orthogonalized(matrix: Tensor) -> Tensor:
     A matrix that is sharded across devices is gathered, and the result is sharded the same way.
     """
     if isinstance(matrix, DTensor):
-        whole = orthogonalized(matrix.full_tensor())
-        return distribute_tensor(whole, matrix.device_mesh, matrix.placements, src_data_rank=None)
+        full = orthogonalized(matrix.full_tensor())
+        return distribute_tensor(full, matrix.device_mesh, matrix.placements, src_data_rank=None)
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalized(matrix.T).T
     a, b, c = NS_COEFFICIENTS

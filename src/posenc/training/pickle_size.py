@@ -48,7 +48,8 @@ def check_checkpoint(path: Path) -> None:
     """Raise ValueError if a file is not from `torch.save`, or if its pickle is too large.
 
     The file must start with the zip signature, because torch would otherwise load a pickle at its
-    start and ignore the archive after it. torch also ignores case in the names of members.
+    start and ignore the archive after it. torch also ignores case in the names of members, so
+    only the exact names are accepted.
     """
     with path.open("rb") as file:
         if file.read(len(ZIP_SIGNATURE)) != ZIP_SIGNATURE or not zipfile.is_zipfile(path):

@@ -55,7 +55,7 @@ class Recorder(pl.Callback):
         every_tokens = config.validation.every_tokens or 0
         self.validation_interval = max(1, round(every_tokens / self.batch_tokens))
         self.steps_with_weights = {
-            step for at, step in evaluated_steps(config).items() if at is not None
+            step for tokens, step in evaluated_steps(config).items() if tokens is not None
         }
         self._losses: list[Tensor] = []
         self._unlogged_rows: list[dict[str, Any]] = []

@@ -26,8 +26,8 @@ def build_scheduler(
     """Return the scheduler of a run, which is stepped once after each optimizer step.
 
     `schedule` is a `Schedule`, a subclass of LRScheduler, or any other function whose first
-    parameter is called `optimizer` and that returns an LRScheduler; its other parameters have been
-    set. Raises ValueError if the scheduler ends before the run does or needs a metric, and
+    parameter is called `optimizer` and that returns an LRScheduler; its other parameters are
+    bound. Raises ValueError if the scheduler ends before the run does or needs a metric, and
     TypeError if a function returns anything else. Errors of the scheduler's constructor propagate.
     """
     if next(iter(inspect.signature(schedule).parameters), None) != "optimizer":

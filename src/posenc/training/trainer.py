@@ -86,7 +86,7 @@ def build_trainer(
 
 
 def _trainer(options: dict[str, Any]) -> pl.Trainer:
-    """Build the Trainer without PL_TRAINER_*, from which Lightning would take other arguments."""
+    """Build the Trainer without PL_TRAINER_* variables, which Lightning would use as arguments."""
     variables = [name for name in os.environ if name.startswith("PL_TRAINER_")]
     with changed_environment({}, removed=variables):
         return pl.Trainer(**options)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.tasks.task import BEGIN, Example, Ints, SeededRandom, Task
+from posenc.data.tasks.task import BOS, Example, Ints, SeededRandom, Task
 
 BLANK, FIRST_KEY = 1, 2
 
@@ -113,7 +113,7 @@ class RandomTokenRecall(AssociativeRecall):
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         symbols, scored = super().generate(random, size)
-        tokens = BEGIN + 1 + random.choice(self.vocab_size, 1 + sum(self._counts()))
+        tokens = BOS + 1 + random.choice(self.vocab_size, 1 + sum(self._counts()))
         return Example(tokens[symbols - BLANK], scored)
 
     def _remedy(self, length: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posenc.config.errors import ConfigError
-from posenc.data.tasks.task import BEGIN, Example, SeededRandom, Task, prompt_and_answer
+from posenc.data.tasks.task import BOS, Example, SeededRandom, Task, prompt_and_answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Passkey(Task):
 
     def generate(self, random: SeededRandom, size: int) -> Example:
         depth = random.integer(size + 1)
-        tokens = BEGIN + 1 + random.choice(self._required_vocab_size(), self._distinct_tokens)
+        tokens = BOS + 1 + random.choice(self._required_vocab_size(), self._distinct_tokens)
         ends = [self.filler_length, self.filler_length + self.marker_length]
         phrase, marker, key = np.split(tokens, ends)
         filler = np.resize(phrase, size)

@@ -15,7 +15,7 @@ FIRST_LETTER = 2
 
 
 def alphabet_symbols(alphabet_size: int, *extra: str) -> tuple[str, ...]:
-    """Return the begin symbol, the separator, the letters (as numbers) and `extra` symbols."""
+    """Return the BOS symbol, the separator, the letters (as numbers) and `extra` symbols."""
     return ("<begin>", "=", *map(str, range(alphabet_size)), *extra)
 
 

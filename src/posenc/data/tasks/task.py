@@ -15,8 +15,8 @@ from posenc.config.values import json_digest
 
 Ints = NDArray[np.int64]
 
-BEGIN = 0
-"""The symbol before every sequence, also used as padding after its end."""
+BOS = 0
+"""The id of the symbol before every sequence (BOS), also used as padding after its end."""
 
 _MAX_EXAMPLES = 100_000
 _MAX_PARAMETER = 2**18
@@ -88,7 +88,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def symbols(self) -> tuple[str, ...]:
-        """The vocabulary in the order of ids, starting with the symbol of `BEGIN`."""
+        """The vocabulary in the order of ids, starting with the symbol of `BOS`."""
 
     @property
     def chance(self) -> float | None:

@@ -14,7 +14,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.settings import SPLITS
 from posenc.config.values import json_digest
 from posenc.data.dataset import IGNORE_INDEX, Dataset, Examples, TokenArray
-from posenc.data.tasks.task import BEGIN, SeededRandom, Task
+from posenc.data.tasks.task import BOS, SeededRandom, Task
 from posenc.data.tokenizers import Tokenizer
 
 
@@ -83,7 +83,7 @@ class TaskBatches:
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of `step`, int64 [size, length] each."""
-        inputs = np.full((size, self._length + 1), self._ids[BEGIN])
+        inputs = np.full((size, self._length + 1), self._ids[BOS])
         targets = np.full((size, self._length), IGNORE_INDEX)
         for row in range(size):
             random = SeededRandom(*self._seed, step * size + row)

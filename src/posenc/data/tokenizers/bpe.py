@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding (Sennrich et al. 2016, 1508.07909; Radford et al. 2019)."""
+"""Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; Radford et al. 2019)."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""A tokenizer for the named symbols of a task, and functions that `word.py` also uses."""
+"""A tokenizer for the named symbols of a task, and helpers shared with `word.py`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
@@ -44,14 +44,14 @@ class SymbolTokenizer(Tokenizer):
         return {"symbols": list(self.symbols)}
 
     def to_huggingface(self) -> HuggingFaceTokenizer:
-        return word_level(self.symbols)
+        return word_level_tokenizer(self.symbols)
 
     @classmethod
     def from_huggingface(cls, tokenizer: HuggingFaceTokenizer, eos_token: str) -> Self:
         return cls(tokens_by_id(tokenizer))
 
 
-def word_level(words: Sequence[str], unknown: str | None = None) -> HuggingFaceTokenizer:
+def word_level_tokenizer(words: Sequence[str], unknown: str | None = None) -> HuggingFaceTokenizer:
     """Return a tokenizer that splits at whitespace, with ids in the order of `words`.
 
     Other words are encoded as `unknown`; if it is None, encoding them raises an exception.

@@ -10,7 +10,7 @@ from tokenizers import normalizers
 
 from posenc.config.values import json_digest
 from posenc.data.corpus import Corpus, split_lines
-from posenc.data.tokenizers.symbols import tokens_by_id, word_level
+from posenc.data.tokenizers.symbols import tokens_by_id, word_level_tokenizer
 from posenc.data.tokenizers.tokenizer import Ids, Tokenizer, TokenizerTrainer
 
 _END_OF_LINE = "<eos>"
@@ -56,7 +56,7 @@ class WordTokenizer(Tokenizer):
         return {"words": self._words}
 
     def to_huggingface(self) -> HuggingFaceTokenizer:
-        tokenizer = word_level(self._words, unknown=_UNKNOWN)
+        tokenizer = word_level_tokenizer(self._words, unknown=_UNKNOWN)
         tokenizer.normalizer = normalizers.Replace("\n", f" {_END_OF_LINE} ")
         return tokenizer
 

@@ -1,4 +1,4 @@
-"""The smallest RoPE base for a context length (Men et al. 2024, 2405.14591, eq. 9)."""
+"""The smallest RoPE base for a context length (Men et al. 2024, arXiv:2405.14591, eq. 9)."""
 
 from itertools import accumulate, repeat
 from operator import mul
@@ -22,7 +22,7 @@ def smallest_base(head_dim: int, length: int, min_base: float = 1.0) -> float:
     shorter length. Raises ValueError if no base up to 1e10 qualifies.
     """
     if head_dim < 2 or head_dim % 2 or length < 1:
-        raise ValueError(f"head_dim={head_dim} must be even, and both it and {length=} positive")
+        raise ValueError(f"head_dim={head_dim} must be even and positive, and {length=} positive")
     distance, next_base = torch.arange(length + 1), min_base
     while next_base <= MAX_BASE:
         *bases, next_base = accumulate(repeat(CANDIDATE_RATIO, CHUNK_SIZE), mul, initial=next_base)

@@ -1,7 +1,7 @@
 """Spectra for sequences that are s times as long as in training; geometric if s is 1.
 
 A `factor` of None means s = max(1, sequence length / training length), so that nothing changes up
-to the training length ("dynamic scaling", YaRN, 2309.00071, section 3.3).
+to the training length ("dynamic scaling", YaRN, arXiv:2309.00071, section 3.3).
 """
 
 import math
@@ -14,7 +14,7 @@ MAX_FACTOR = 1e6  # keeps powers of the factor well within the range of float64
 def position_interpolation(
     dim: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
-    """Position interpolation: every frequency divided by s (Chen et al. 2023, 2306.15595, eq. 4).
+    """Position interpolation: frequencies divided by s (Chen et al. 2023, arXiv:2306.15595, eq. 4).
 
     Hugging Face calls it "linear" scaling.
     """
@@ -25,7 +25,7 @@ def position_interpolation(
 def ntk(
     dim: int, train_length: int, length: int, *, base: float = 10000.0, factor: float | None = 2.0
 ) -> Frequencies:
-    """NTK-aware scaling: the base times s^(d/(d-2)) (Peng et al. 2023, YaRN, 2309.00071, eq. 16).
+    """NTK-aware scaling: base * s^(d/(d-2)) (Peng et al. 2023, YaRN, arXiv:2309.00071, eq. 16).
 
     The lowest frequency is divided by s, higher ones by less.
     """

@@ -56,7 +56,7 @@ def powers_of_two(dim: int, train_length: int, length: int) -> Frequencies:
 
 
 def resonance(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """Resonance RoPE (Wang et al. 2024, 2403.00071): 2 pi / round(2 pi / f) for geometric f.
+    """Resonance RoPE (Wang et al. 2024, arXiv:2403.00071): 2 pi / round(2 pi / f) for geometric f.
 
     All wavelengths are whole numbers of tokens, including those longer than L.
     """

@@ -1,4 +1,4 @@
-"""LongRoPE in Hugging Face's form (Ding et al. 2024, 2402.13753; modeling_rope_utils).
+"""LongRoPE in Hugging Face's form (Ding et al. 2024, arXiv:2402.13753; modeling_rope_utils).
 
 f_i / l_i,   with a factor l_i for each pair
 """

@@ -12,7 +12,7 @@ def p_rope(
 ) -> Frequencies:
     """p-RoPE: keeps the int(fraction * dim/2) highest frequencies and sets the others to 0.
 
-    The frequencies kept are spaced as in the full spectrum (Barbero et al. 2024, 2410.06205,
+    The frequencies kept are spaced as in the full spectrum (Barbero et al. 2024, arXiv:2410.06205,
     appendix D).
     """
     frequencies, attention_factor = geometric(dim, train_length, length, base=base)
@@ -30,7 +30,7 @@ def p_rope_reversed(
 
 
 def hope(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """HoPE: frequencies that complete no rotation within L are 0 (Chen et al. 2024, 2410.21216).
+    """HoPE: frequencies without a rotation within L are 0 (Chen et al. 2024, arXiv:2410.21216).
 
     Frequencies of at least 2 pi / L are kept, as in DaRoPE (Levy et al. 2026, eq. 2).
     """

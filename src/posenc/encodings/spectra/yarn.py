@@ -1,4 +1,4 @@
-"""YaRN (Peng et al. 2023, 2309.00071): NTK-by-parts with an attention temperature, in two forms.
+"""YaRN (Peng et al. 2023, arXiv:2309.00071): NTK-by-parts and attention temperature, in two forms.
 
     f_i (1 - r_i) + (f_i / s) r_i,   where r is a ramp from 0 (high frequencies) to 1 (low ones)
 
@@ -6,7 +6,7 @@ The paper and the authors' code disagree. The paper's ramp is linear in the numb
 within L (eq. 18). The ramp in the code, which Hugging Face also uses, is linear in the index of the
 pair, between the pairs with `beta_fast` and `beta_slow` rotations. At d=64, L=512, s=4 the
 frequencies differ by a factor of up to 1.77. Both multiply cosine and sine by 0.1 ln s + 1 (eq. 22)
-and thus scores by its square.
+and thus the scores by its square.
 """
 
 import math

@@ -28,7 +28,7 @@ from posenc.inspect.encoding.score_properties import (
     effective_windows,
     expected_scores,
 )
-from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line, heat_map_figure
+from posenc.inspect.plain_figures import MAX_LINES, heat_map_figure, plain_figure, plain_line
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.encoding_styles import encoding_style, sweep_styles
 from posenc.report.heat_map import HeatPanel
@@ -40,7 +40,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return the figure of Su's (2021) spectra, and all others that apply to any encoding."""
+    """Return the figure of Su's (2021) spectra, and every figure that applies to an encoding."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),
@@ -124,7 +124,7 @@ def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
                 inspected, inspected.extrapolation_length, identical=True
             ).mean(0)
             points = [(n, float(scores[n] - scores[0])) for n in log_distances(len(scores) - 1)]
-            lines.append(formula_line(inspected.label, points, styles[inspected.label]))
+            lines.append(plain_line(inspected.label, points, styles[inspected.label]))
         subplots.append(Subplot("", tuple(lines), str(start)))
     caption = (
         "The expected score between a token and an identical token at that distance, minus the"
@@ -133,7 +133,7 @@ def draw_decay(encodings: Sequence[InspectedEncoding]) -> Figure | None:
     )
     axes = (DISTANCE, "score relative to distance 0")
     title = "Decay with distance"
-    return formula_figure("decay", "expected_scores", title, caption, axes, subplots)
+    return plain_figure("decay", "expected_scores", title, caption, axes, subplots)
 
 
 def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
@@ -150,14 +150,14 @@ def draw_biases(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         f" {WINDOW_WEIGHT:.0%} of the attention weight if only positions matter."
     )
     title, axes = "Bias by distance and head", (DISTANCE, "bias")
-    return formula_figure("decay", "biases", title, caption, axes, subplots)
+    return plain_figure("decay", "biases", title, caption, axes, subplots)
 
 
 def _bias_subplot(inspected: InspectedEncoding, bias: Tensor) -> Subplot:
     distances = log_distances(bias.shape[1] - 1)
     styles = sweep_styles(encoding_style(inspected.name), len(bias))
     lines = [
-        formula_line(f"head {i}", [(n, float(row[n])) for n in distances], styles[i])
+        plain_line(f"head {i}", [(n, float(row[n])) for n in distances], styles[i])
         for i, row in enumerate(bias)
     ]
     windows = effective_windows(inspected.encoding.at_layer(0), bias)
@@ -178,14 +178,14 @@ def draw_buckets(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         if 1 < len(starts) < length // EXTRAPOLATION_FACTOR:
             points = [(max(1, n), i) for i, n in enumerate(starts)]
             points += [(length - 1, len(starts) - 1)]
-            lines.append(formula_line(inspected.label, points, styles[inspected.label]))
+            lines.append(plain_line(inspected.label, points, styles[inspected.label]))
     caption = (
         "The first distance of each bucket; all distances of a bucket have the same bias. Distance"
         " 0 is drawn at 1."
     )
     subplots = [Subplot("", tuple(lines), "buckets")] if lines else []
     axes = (DISTANCE, "bucket")
-    return formula_figure("decay", "buckets", "Distance buckets", caption, axes, subplots)
+    return plain_figure("decay", "buckets", "Distance buckets", caption, axes, subplots)
 
 
 def bucket_starts(bias: Tensor) -> list[int]:

@@ -22,7 +22,7 @@ from posenc.inspect.encoding.inspected_encoding import (
     InspectedEncoding,
     label_styles,
 )
-from posenc.inspect.formula_figures import MAX_LINES, formula_figure, formula_line
+from posenc.inspect.plain_figures import MAX_LINES, plain_figure, plain_line
 from posenc.report.chart import Subplot, VerticalLine
 from posenc.report.encoding_styles import REFERENCE_STYLE, encoding_style, style_at, sweep_styles
 from posenc.report.vega_figure import Figure
@@ -61,10 +61,10 @@ def draw_spectra() -> Figure | None:
                 else:
                     values = mean_complex_exponential(spectrum.frequencies(NUM_PAIRS), distances)
                 points = zip(distances, values.real, strict=True)
-                lines.append(formula_line(spectrum.name, points, style_at(i)))
+                lines.append(plain_line(spectrum.name, points, style_at(i)))
             subplots.append(Subplot(f"{name}, up to {last} tokens", tuple(lines), name))
     title = "Inner products of sinusoidal embeddings by distance, for the frequencies of Su (2021)"
-    return formula_figure("decay", "frequencies", title, SPECTRA_CAPTION, AXES, subplots)
+    return plain_figure("decay", "frequencies", title, SPECTRA_CAPTION, AXES, subplots)
 
 
 def log_distances(last: int) -> np.ndarray:
@@ -84,12 +84,12 @@ def draw_sinusoid_sums(encodings: Sequence[InspectedEncoding]) -> Figure | None:
             mean, label = mean_complex_exponential(frequencies, distances), inspected.label
             envelope = zip(distances, np.abs(mean), strict=True)
             lines += [
-                formula_line(label, zip(distances, mean.real, strict=True), styles[label]),
-                formula_line(f"{label}, envelope", envelope, styles[label], dashed=True),
+                plain_line(label, zip(distances, mean.real, strict=True), styles[label]),
+                plain_line(f"{label}, envelope", envelope, styles[label], dashed=True),
             ]
         subplots.append(Subplot("", tuple(lines), "sums"))
     title = "Oscillatory sum over the encoding's frequencies, and its envelope"
-    return formula_figure("decay", "oscillatory_sums", title, SUMS_CAPTION, AXES, subplots)
+    return plain_figure("decay", "oscillatory_sums", title, SUMS_CAPTION, AXES, subplots)
 
 
 def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
@@ -102,7 +102,7 @@ def draw_wavelengths(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         " wavelength."
     )
     axes = ("Wavelength (tokens)", "pair of channels")
-    return formula_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
+    return plain_figure("extrapolation", "wavelengths", "Wavelengths", caption, axes, subplots)
 
 
 def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -> Subplot:
@@ -117,7 +117,7 @@ def _wavelength_subplot(inspected: InspectedEncoding, frequencies: np.ndarray) -
     }
     styles = sweep_styles(encoding_style(inspected.name), len(groups))
     lines = [
-        formula_line(name, group, style)
+        plain_line(name, group, style)
         for style, (name, group) in zip(styles, groups.items(), strict=True)
         if group
     ]
@@ -163,27 +163,25 @@ def draw_base_bound(encodings: Sequence[InspectedEncoding]) -> Figure | None:
         EXTRAPOLATION_FACTOR * longest,
     ]
     lines = []
-    for head_dim in sorted({item.encoding.geometry.head_dim for item in encodings}):
+    for head_dim in sorted({inspected.encoding.geometry.head_dim for inspected in encodings}):
         bounds, base = [], 1.0
         with suppress(ValueError):  # no base qualifies for a longer context
             for n in lengths:
                 base = smallest_base(head_dim, n, base)
                 bounds.append((n, base))
         if bounds:
-            lines.append(
-                formula_line(f"bound at head dimension {head_dim}", bounds, REFERENCE_STYLE)
-            )
+            lines.append(plain_line(f"bound at head dimension {head_dim}", bounds, REFERENCE_STYLE))
     styles = label_styles(encodings)
     for base, names in labels.items():
         points, style = [(n, base) for n in lengths], styles[names[0]]
-        lines.append(formula_line(", ".join(names), points, style, dashed=True))
+        lines.append(plain_line(", ".join(names), points, style, dashed=True))
     caption = (
         "With a base below the bound, there is a distance within the context length at which an"
         " identical token does not outscore a random token on average (Men et al. 2024, eq. 9)."
     )
     title, axes = "Smallest base for a context length", ("Context length (tokens)", "base")
     subplots = [Subplot("", tuple(lines), "base")]
-    return formula_figure("extrapolation", "base_bound", title, caption, axes, subplots, log_y=True)
+    return plain_figure("extrapolation", "base_bound", title, caption, axes, subplots, log_y=True)
 
 
 @dataclass(frozen=True)

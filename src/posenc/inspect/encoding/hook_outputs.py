@@ -31,7 +31,7 @@ def position_vectors(encoding: Encoding, pos: Tensor) -> Tensor | None:
 
     A position vector is what the encoding adds to a token embedding, or an all-ones query vector of
     the first head after rotation, with all-ones hidden states. If the encoding both adds and
-    rotates, it is the concatenation.
+    rotates, it is the concatenation of the two.
     """
     geometry, layer, added = encoding.geometry, encoding.at_layer(0), added_vectors(encoding, pos)
     parts = [] if added is None else [added]

@@ -108,17 +108,17 @@ class AttentionByPosition:
 
 
 def head_rows(
-    distances: AttentionByDistance, positions: AttentionByPosition, at_train_length: Tensor
+    by_distance: AttentionByDistance, by_position: AttentionByPosition, at_train_length: Tensor
 ) -> list[Row]:
-    """Return a row for each head, with means over the queries that `distances` includes.
+    """Return a row for each head, with means over the queries that `by_distance` includes.
 
     `shift` compares attention at distances below L/2, or below half the length of the windows if
     that is less, with `at_train_length` [layers, H, L], the fractions in windows of L. All these
     queries have keys at these distances.
     """
-    fractions, first_query = distances.fractions(), distances.first_query
+    fractions, first_query = by_distance.fractions(), by_distance.first_query
     means = {
-        name: getattr(positions, name)[..., first_query:].mean(-1) / positions.num_windows
+        name: getattr(by_position, name)[..., first_query:].mean(-1) / by_position.num_windows
         for name in MEANS
     }
     num_distances = max(1, min(at_train_length.shape[-1], fractions.shape[-1]) // 2)
@@ -129,9 +129,9 @@ def head_rows(
 
 
 def total_variation(a: Tensor, b: Tensor, num_distances: int) -> Tensor:
-    """Return the total variation distance [..], 0 to 1, over the first `num_distances` distances.
+    """Return the total variation distance [...], 0 to 1, over the first `num_distances` distances.
 
-    The fractions of attention a [.., T] and b [.., T'] are first divided by their sums over these
+    The fractions of attention a [..., T] and b [..., T'] are first divided by their sums over these
     distances, so that attention that is spread evenly over more keys counts as unchanged.
     """
     a, b = (
@@ -156,7 +156,7 @@ def position_edges(length: int, train_length: int) -> list[int]:
 
 
 def _bin_sums(values: Tensor, edges: Sequence[int]) -> Tensor:
-    """Return the sums of `values` [.., T] between consecutive edges."""
+    """Return the sums of `values` [..., T] between consecutive edges."""
     return torch.stack([values[..., a:b].sum(-1) for a, b in itertools.pairwise(edges)], dim=-1)
 
 

@@ -74,7 +74,7 @@ def hidden_states(model: Decoder, tokens: Tensor, precision: str = "float32") ->
 
 
 def normalized_distance(states: Tensor, pairs: TokenPairs) -> Tensor:
-    """Return |a - b| / sqrt(|a|^2 + |b|^2) [.., n] for pairs in states [.., B, T, D].
+    """Return |a - b| / sqrt(|a|^2 + |b|^2) [..., n] for pairs in states [..., B, T, D].
 
     It is 0 for identical vectors, 1 for orthogonal ones, and sqrt(2) for opposite vectors of equal
     norm.

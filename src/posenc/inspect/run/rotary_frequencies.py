@@ -27,7 +27,7 @@ class RotaryChannels(NamedTuple):
     """A layer's frequencies [G] in radians per token, and each channel's frequency index [d']."""
 
     frequencies: Tensor
-    group: Tensor
+    frequency_index: Tensor
 
 
 def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
@@ -41,12 +41,12 @@ def rotary_channels(encoding: Encoding, length: int) -> RotaryChannels | None:
     angles, _ = rotary.sinusoids.angles(torch.arange(length))
     frequencies = (angles[-1] - angles[-2])[0].detach()
     pairs = torch.arange(len(frequencies))
-    group = per_channel(pairs, "half" if isinstance(rotary, Pope) else rotary.layout)
+    index = per_channel(pairs, "half" if isinstance(rotary, Pope) else rotary.layout)
     unrotated = rotary.geometry.head_dim - rotary.rotary_dim if isinstance(rotary, Rope) else 0
     if unrotated:
-        group = torch.cat([group, torch.full((unrotated,), len(frequencies))])
+        index = torch.cat([index, torch.full((unrotated,), len(frequencies))])
         frequencies = torch.cat([frequencies, torch.zeros(1)])
-    return RotaryChannels(frequencies, group)
+    return RotaryChannels(frequencies, index)
 
 
 class FrequencyContributions:
@@ -69,12 +69,13 @@ class FrequencyContributions:
         products = scale * (q @ k.mT)
         mean = (products * mask).sum(-1, keepdim=True) / mask.sum(-1, keepdim=True)
         by_channel = scale * (q * ((products - mean) * mask @ k)).sum((0, 2)).cpu()
-        self.variation.index_add_(1, self.channels.group, by_channel)
+        self.variation.index_add_(1, self.channels.frequency_index, by_channel)
 
     def _norms(self, x: Tensor) -> Tensor:
         """Return the norm of each frequency's channels [B, H, T, G] for x [B, H, T, d']."""
         squares = x.new_zeros(*x.shape[:-1], len(self.channels.frequencies))
-        return squares.index_add_(-1, self.channels.group.to(x.device), x.square()).sqrt()
+        index = self.channels.frequency_index.to(x.device)
+        return squares.index_add_(-1, index, x.square()).sqrt()
 
     def fractions(self) -> tuple[Tensor, Tensor]:
         """Return the fractions of the norm and of the variation [H, G]; each sums to 1."""

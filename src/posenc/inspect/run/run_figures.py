@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite, pi
 
-from posenc.inspect.formula_figures import formula_line
+from posenc.inspect.plain_figures import plain_line
 from posenc.report.chart import Chart, Subplot, VerticalLine
 from posenc.report.encoding_styles import DASHES, Style, encoding_style, sweep_styles
 from posenc.report.line_plot import line_figure
@@ -21,13 +21,13 @@ BIAS_COLUMNS = ("length", "layer", "head", "start", "stop", "bias")
 def run_figures(rows: dict[str, list[Row]], train_length: int, encoding: str) -> list[Figure]:
     """Return every figure for which there are rows; heads have shades of the encoding's color."""
     style = encoding_style(encoding)
-    distances, positions = rows["attention_by_distance"], rows["attention_by_position"]
+    by_distance, by_position = rows["attention_by_distance"], rows["attention_by_position"]
     charts = [
-        ("attention", _distance_chart(distances, train_length, style)),
-        ("attention", _position_chart(positions, train_length, style)),
+        ("attention", _distance_chart(by_distance, train_length, style)),
+        ("attention", _position_chart(by_position, train_length, style)),
     ]
-    if any(row["bias"] for row in distances):
-        charts.append(("encoding", _bias_chart(distances, train_length, style)))
+    if any(row["bias"] for row in by_distance):
+        charts.append(("encoding", _bias_chart(by_distance, train_length, style)))
     if any(row["frequency"] for row in rows.get("frequencies", [])):
         charts.append(("rotations", _frequency_chart(rows["frequencies"], train_length, style)))
     if "learned" in rows:
@@ -129,7 +129,7 @@ def _parameter_chart(rows: Sequence[Row], style: Style) -> Chart:
     for name in names[:MAX_DRAWN_PARAMETERS]:
         values = [row for row in rows if row["parameter"] == name]
         lines = [
-            formula_line(
+            plain_line(
                 label, [(i, row[key]) for i, row in enumerate(values, 1)], _line_style(style, n, 2)
             )
             for n, (key, label) in enumerate((("initial", "before"), ("trained", "after")))
@@ -188,7 +188,7 @@ def _subplot(
         points = [(x(row), row[column]) for row in finite]
         if not points:
             continue
-        lines.append(formula_line(f"head {head}", points, _line_style(style, n, len(heads))))
+        lines.append(plain_line(f"head {head}", points, _line_style(style, n, len(heads))))
     return Subplot(title, tuple(lines), y_group, (VerticalLine(train_length, "L"),))
 
 

@@ -93,20 +93,20 @@ def _measure_attention(
     layers, heads = encoding.geometry.layers, encoding.geometry.heads
     train_length = encoding.geometry.train_length
     first_query = train_length if length > train_length else length // 2
-    distances = AttentionByDistance(layers, heads, length, first_query)
-    positions = AttentionByPosition(layers, heads, length, train_length)
-    scores = ScoreRegions(layers, heads, train_length)
+    by_distance = AttentionByDistance(layers, heads, length, first_query)
+    by_position = AttentionByPosition(layers, heads, length, train_length)
+    score_regions = ScoreRegions(layers, heads, train_length)
     channels = [(i, rotary_channels(encoding.at_layer(i), length)) for i in range(layers)]
-    rotary = [FrequencyContributions(i, heads, rotated) for i, rotated in channels if rotated]
+    frequencies = [FrequencyContributions(i, heads, rotary) for i, rotary in channels if rotary]
     gates = [ForgetGates(i, heads) for i in range(layers)]
-    observers = [distances, positions, scores, *rotary, *gates]
+    observers = [by_distance, by_position, score_regions, *frequencies, *gates]
     observe_attention(run.model, run.windows[length], observers, run.precision)
-    fractions[length] = distances.fractions()
-    results.add("heads", head_rows(distances, positions, fractions[train_length]))
-    results.add("attention_by_distance", distances.rows(train_length))
-    results.add("attention_by_position", positions.rows())
-    results.add("scores", scores.rows(length))
-    frequency_rows = [row for layer in rotary for row in layer.rows(length)]
+    fractions[length] = by_distance.fractions()
+    results.add("heads", head_rows(by_distance, by_position, fractions[train_length]))
+    results.add("attention_by_distance", by_distance.rows(train_length))
+    results.add("attention_by_position", by_position.rows())
+    results.add("scores", score_regions.rows(length))
+    frequency_rows = [row for layer in frequencies for row in layer.rows(length)]
     results.add(
         "frequencies",
         frequency_rows,

@@ -89,7 +89,7 @@ def run_results(
 
 
 def _finding(heads: Sequence[Row], train_length: int) -> str:
-    """Return how far attention reaches, and what changes in the longest windows."""
+    """Return sentences on how far attention reaches and what changes in the longest windows."""
     by_length = _group(heads, "length")
     layers = {
         layer: _mean(rows, "distance")

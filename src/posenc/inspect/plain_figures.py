@@ -1,4 +1,4 @@
-"""Figures of exact values: lines without uncertainty bands, and heat maps."""
+"""Line charts without uncertainty bands, and heat maps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ DASHED = (4, 2)
 MAX_LINES = 6  # per subplot
 
 
-def formula_line(
+def plain_line(
     label: str, points: Iterable[tuple[float, float]], style: Style, *, dashed: bool = False
 ) -> Line:
     """Return a line through points (x, y); `dashed` replaces the dash pattern of `style`."""
@@ -25,7 +25,7 @@ def formula_line(
     )
 
 
-def formula_figure(
+def plain_figure(
     section: str,
     file_stem: str,
     title: str,
