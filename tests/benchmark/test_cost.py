@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from compositions import composer
+from posenc.attention import factored
 from posenc.benchmark import estimate as estimate_module
 from posenc.benchmark import training_memory
 from posenc.benchmark.estimate import Estimate, estimate, estimate_runs, expected_data, mean_length
@@ -66,6 +68,26 @@ def test_activations_equal_what_autograd_saves(
     """The estimate is within 1% of the bytes that a real forward pass saves."""
     overrides = [f"encoding={encoding}", f"precision={precision}"]
     config = make_config(*overrides, "model.width=64", "model.layers=4")
+    real = bytes_saved_by_autograd(config)
+    assert saved_activation_bytes(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+
+
+@pytest.mark.parametrize("encoding", ["alibi", "fox"])
+def test_activations_of_factored_attention_on_a_gpu_are_those_of_its_implementation_there(
+    make_config: Callable[..., DictConfig], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU, the factors are additional columns of queries and keys; here, a CPU does this."""
+    overrides = [f"encoding={encoding}", "precision=bf16", "kernel=factored"]
+    config = make_config(*overrides, "model.width=64", "model.layers=4")
+    on_gpu = partial(factored.attend_on, torch.device("cuda"))
+    monkeypatch.setattr(factored, "attend", on_gpu)
+    real = bytes_saved_by_autograd(config)
+    monkeypatch.undo()
+    assert saved_activation_bytes(config, 257, 8, gpu=True) == pytest.approx(real, rel=0.01)
+    assert saved_activation_bytes(config, 257, 8, gpu=False) != pytest.approx(real, rel=0.05)
+
+
+def bytes_saved_by_autograd(config: DictConfig) -> int:
     model = build_model(config, 257)
     saved: dict[int, torch.UntypedStorage] = {}
     weights = {parameter.data_ptr() for parameter in model.parameters()}
@@ -75,11 +97,10 @@ def test_activations_equal_what_autograd_saves(
             saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
         return tensor
 
-    bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
+    bf16 = torch.autocast("cpu", dtype=torch.bfloat16, enabled=config.precision == "bf16")
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), bf16:
         model.hidden_states(torch.zeros(8, 24, dtype=torch.long))
-    real = sum(storage.nbytes() for storage in saved.values())
-    assert saved_activation_bytes(config, 257, 8, gpu=False) == pytest.approx(real, rel=0.01)
+    return sum(storage.nbytes() for storage in saved.values())
 
 
 @pytest.mark.parametrize("encoding", ["t5", "fire", "window"])

@@ -302,7 +302,7 @@ def test_a_current_folder_that_was_deleted_is_an_error(
     monkeypatch.chdir(folder)
     folder.rmdir()
     assert main(["status"]) == 2
-    assert "the current folder has been deleted" in capsys.readouterr().err
+    assert "the current directory has been deleted" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_only_the_code_that_was_used_in_training_is_imported(
     for folder in ("here", "there"):
         (tmp_path / folder / "conf" / "encoding").mkdir(parents=True)
         (tmp_path / folder / "trained_with.py").write_text(source)
-    monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current folder
+    monkeypatch.setattr(sys, "path", list(sys.path))  # commands add the current directory
     monkeypatch.chdir(tmp_path / "here")
     Path("conf/encoding/half.yaml").write_text("_target_: trained_with.Half\n")
     assert main(["train", "--config-dir", "conf", "encoding=half", *small_job]) == 0
@@ -451,7 +451,7 @@ def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.py").write_text("open('code was run', 'w')\n")
     for words in (["train", "encoding=nope", "--cfg"], ["status"], ["list", "encoding"]):
-        # -P keeps the current folder off sys.path, as for the script `posenc`.
+        # -P keeps the current directory off sys.path, as for the script `posenc`.
         command = [sys.executable, "-P", "-m", "posenc", *words]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60)
         assert result.returncode in (0, 2), result.stderr  # 2: status finds no experiment

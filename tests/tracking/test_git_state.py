@@ -16,7 +16,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a changed file, in the current folder."""
+    """A repository with a changed file, in the current directory."""
     folder = tmp_path / "repository"
     folder.mkdir()
     git(folder, "init", "-q")

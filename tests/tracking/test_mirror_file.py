@@ -100,7 +100,7 @@ def test_a_run_on_the_server_is_complete_without_local_files(run) -> None:
 def test_uncommitted_changes_are_saved_only_when_training_starts(
     tmp_path: Path, monkeypatch, job_type: str, tokens: int, file: str | None
 ) -> None:
-    """When a run is evaluated, the changes in the current folder have nothing to do with it."""
+    """When a run is evaluated, the changes in the current directory have nothing to do with it."""
     run = RunDirectory(tmp_path / "experiment" / "run")
     run.path.mkdir(parents=True)
     if file:

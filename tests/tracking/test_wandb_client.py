@@ -6,14 +6,14 @@ import pytest
 import wandb
 
 from posenc.config.errors import RunError
-from posenc.tracking.wandb_client import WandbError, check_folder_settings, run_or_error
+from posenc.tracking.wandb_client import WandbError, check_folder_settings, init_run
 
 SERVER = "http://127.0.0.1:9"
 
 
 @pytest.fixture(autouse=True)
 def current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with an empty wandb/, and a user whose settings name SERVER."""
+    """A current directory with an empty wandb/, and a user whose settings name SERVER."""
     monkeypatch.delenv("WANDB_BASE_URL", raising=False)
     monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "user"))
@@ -31,7 +31,7 @@ def test_settings_of_the_current_folder_do_not_decide_where_the_key_is_sent(line
     Path("wandb/settings").write_text(f"[default]\nentity = team\n{line}\n")
     with pytest.raises(WandbError, match=f"wandb/settings .* sets {line.split()[0]}"):
         check_folder_settings("online")
-    with pytest.raises(WandbError, match="wandb/settings"), run_or_error(id="a"):
+    with pytest.raises(WandbError, match="wandb/settings"), init_run(id="a"):
         pass
 
 
@@ -42,7 +42,7 @@ def test_an_offline_run_does_not_use_private_settings_of_the_current_folder(
     file.write_text("[default]\nconsole = off\nbase_url = https://example.org\n")
     check_folder_settings("offline")
     file.write_text('[default]\nx_stats_open_metrics_endpoints = {"a": "http://127.0.0.1:9"}\n')
-    with pytest.raises(WandbError, match="x_stats"), run_or_error(current_folder, id="a"):
+    with pytest.raises(WandbError, match="x_stats"), init_run(current_folder, id="a"):
         pass
 
 
@@ -51,7 +51,7 @@ def test_a_folder_named_dot_wandb_is_not_used(current_folder: Path, tmp_path: Pa
     victim.mkdir()
     (victim / "debug.log").write_text("precious")
     current_folder.joinpath(".wandb").symlink_to(victim)
-    with run_or_error(current_folder, id="a"):
+    with init_run(current_folder, id="a"):
         pass
     assert [path.read_text() for path in victim.iterdir()] == ["precious"]
     assert any(current_folder.glob("wandb/offline-run-*"))
@@ -78,6 +78,6 @@ def test_nothing_is_written_through_a_symlinked_folder(
 ) -> None:
     elsewhere = current_folder.joinpath("wandb").rename(tmp_path / "elsewhere")
     current_folder.joinpath("wandb").symlink_to(elsewhere)
-    with pytest.raises(RunError, match="symbolic link"), run_or_error(current_folder, id="a"):
+    with pytest.raises(RunError, match="symbolic link"), init_run(current_folder, id="a"):
         pass
     assert list(elsewhere.iterdir()) == []

@@ -170,8 +170,8 @@ def load(run: str | PathLike[str], *, modules: Sequence[str] = ()) -> LoadedRun:
 
     `modules` are the modules outside posenc that you trust the run to import, such as the one that
     defines your own encoding. Raises ConfigError if the directory is not a run directory or if the
-    encoding needs an untrusted module in the current folder, and RunError if the configuration is
-    corrupt or was edited.
+    encoding needs an untrusted module in the current directory, and RunError if the configuration
+    is corrupt or was edited.
     """
     try:
         loaded = LoadedRun(find_run(fspath(run)), modules)

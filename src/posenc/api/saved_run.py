@@ -32,7 +32,7 @@ def run_config(
     of its classes and functions that the configuration uses. For the same reason, the W&B mode
     `online` or an entity is kept only if the user has trained with it on this machine, and
     `cache_dir` only if the user has trained with it and it has the run's corpus. Raises ConfigError
-    if the run's encoding needs another module that exists in the current folder; `trust_hint`
+    if the run's encoding needs another module that exists in the current directory; `trust_hint`
     returns the command or call that trusts a list of modules.
     """
     values = run.config_dict()

@@ -116,13 +116,25 @@ def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: 
 
     Raises UnsupportedKernelError if the bias of this input does not factorize.
     """
+    return attend_on(q.device, encoding, x, q, k, v, pos)
+
+
+def attend_on(
+    device: torch.device,
+    encoding: Encoding,
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    pos: Tensor,
+) -> Tensor:
+    """Compute the same as `attend` in the way that is used on `device`."""
     query_factors, key_factors = bias_factors("factored", encoding, x, q, k, pos)
     shape = (*q.shape[:3], -1)
     query_factors = None if query_factors is None else query_factors.double().expand(shape)
     key_factors = key_factors.double().expand(shape)
-    if q.device.type == "cpu":
-        return low_rank_attention(q, k, v, query_factors, key_factors)
-    return attend_with_extra_columns(q, k, v, query_factors, key_factors)
+    attention = low_rank_attention if device.type == "cpu" else attend_with_extra_columns
+    return attention(q, k, v, query_factors, key_factors)
 
 
 def attend_with_extra_columns(

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from posenc.attention import KernelFunction
 from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
-from posenc.attention.factored import bias_factors
+from posenc.attention.factored import attend_on, bias_factors
 from posenc.attention.flex import BLOCK_SIZE, factor_columns
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
@@ -176,8 +176,10 @@ def saved_activation_bytes(
     in_blocks = any(choice.name == "blocks" for choice in choices)
     per_sequence = any(e.overrides(h) for e in layer_encodings(encoding) for h in SEQUENCE_HOOKS)
     if not in_blocks or per_sequence or sequences < 3:
-        return _saved_bytes(config, vocab_size, sequences, encoding, choices)
-    for_one, for_two = (_saved_bytes(config, vocab_size, n, encoding, choices) for n in (1, 2))
+        return _saved_bytes(config, vocab_size, sequences, encoding, choices, device)
+    for_one, for_two = (
+        _saved_bytes(config, vocab_size, n, encoding, choices, device) for n in (1, 2)
+    )
     return for_one + (sequences - 1) * (for_two - for_one)
 
 
@@ -187,10 +189,11 @@ def _saved_bytes(
     sequences: int,
     encoding: Encoding,
     choices: Sequence[KernelChoice],
+    device: torch.device,
 ) -> int:
     modules, length = list(config.modules), config.train_length
     saved = _SavedStorages()
-    attend = _attend_with_choices(choices, saved)
+    attend = _attend_with_choices(choices, device, saved)
     hooks = torch.autograd.graph.saved_tensors_hooks(saved.add, lambda tensor: tensor)
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
@@ -256,8 +259,10 @@ class _ZeroEmbedding(nn.Module):
         return torch.zeros(*tokens.shape, self.width, requires_grad=True)
 
 
-def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages) -> KernelFunction:
-    """Return a kernel that uses the given choice for each layer in turn.
+def _attend_with_choices(
+    choices: Sequence[KernelChoice], device: torch.device, saved: _SavedStorages
+) -> KernelFunction:
+    """Return a kernel that uses the given choice for each layer in turn, as on `device`.
 
     The choices were made beforehand because they depend on the values of positions, which fake
     tensors do not have. Of the layers with the same encoding, only the first two are run: the
@@ -288,10 +293,13 @@ def _attend_with_choices(choices: Sequence[KernelChoice], saved: _SavedStorages)
                 for column in factor_columns(factors, q.shape[:2], -q.shape[2] % BLOCK_SIZE):
                     for part in column:
                         saved.add(part)
+        elif choice.name == "factored":
+            out = attend_on(device, encoding, x, q, k, v, pos)
         else:
             out = attend_with(choice, encoding, x, q, k, v, pos)
-        out_bytes = saved.nbytes([out])
-        results[key] = out, saved.nbytes() - before - out_bytes, bool(out_bytes)
+        out_is_saved = saved.nbytes([out]) > 0
+        out_bytes = out.nbytes if out_is_saved else 0  # its placeholder's, if it is a slice
+        results[key] = out, saved.nbytes() - before - out_bytes, out_is_saved
         return out
 
     return attend

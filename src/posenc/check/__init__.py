@@ -46,9 +46,10 @@ PROPERTIES: tuple[Property, ...] = (
 def verify_encoding(encoding: Encoding, dtype: torch.dtype, *, for_training: bool = True) -> None:
     """Call the hooks on tiny inputs; raise ConfigError for the first mistake found.
 
-    `dtype` is that of queries, keys and values. An encoding that is only evaluated may be unusable
-    in training, and need not have an effect on short inputs. Planning calls this for every distinct
-    encoding before training; the properties in PROPERTIES cover more, but take seconds to test.
+    `dtype` is that of queries, keys and values. If `for_training` is false, checks that apply only
+    to training are skipped, and the encoding need not have an effect on short inputs. Planning
+    calls this for every distinct encoding before training; the properties in PROPERTIES cover more,
+    but take seconds to test.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # more threads would take five times as long on tiny inputs

@@ -92,12 +92,12 @@ def _run(command: str, arguments: list[str]) -> int:
     if "--help" in arguments or "-h" in arguments:
         print(command_help(command))
         return 0
-    # The current folder may contain untrusted code, so nothing in it is imported unless the user
+    # The current directory may contain untrusted code, so nothing in it is imported unless the user
     # names a module (see `import_target`), even if Python was started with `-m`.
     try:
         current = os.getcwd()
     except FileNotFoundError:
-        raise ConfigError("the current folder has been deleted; change to another one") from None
+        raise ConfigError("the current directory has been deleted; change to another one") from None
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [p for p in sys.path if p and (p != current or p in python_path)]
     module = importlib.import_module(f"posenc.cli.{command.replace('-', '_')}")

@@ -80,7 +80,7 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
 
     A library class must be one that the group accepts (`LIBRARY_TYPES`). A target in posenc must be
     defined in the group's package. For a factory, `annotation` must be a Callable whose argument
-    types match the target's first parameters and whose result type matches the target's. For any
+    types match the target's first parameters and whose return type matches the target's. For any
     other target, the result must be of type `annotation`. If the annotation is too general to be
     checked, as it may be in an encoding outside posenc, the target must be a valid component of
     `group` or of a group whose components are in the same package.
@@ -104,11 +104,11 @@ def is_allowed(target: Any, annotation: Any, group: str, *, is_factory: bool) ->
     if not f"{target.__module__}.".startswith(f"{package}."):
         return False
     if get_origin(annotation) is not Callable:
-        return not is_factory and _is_subtype(_result_type(target), annotation)
-    argument_types, result_type = get_args(annotation)
+        return not is_factory and _is_subtype(_return_type(target), annotation)
+    argument_types, return_type = get_args(annotation)
     return (
         is_factory
-        and _is_subtype(_result_type(target), result_type)
+        and _is_subtype(_return_type(target), return_type)
         and _accepts(target, argument_types)
     )
 
@@ -186,8 +186,8 @@ def trusted_modules(values: Mapping[str, Any]) -> list[str]:
         root = module.split(".")[0]
         if not root or (root not in sys.modules and find_module(root) is None):
             raise ConfigError(
-                f"modules: {module!r} is neither in the current folder nor installed; correct its"
-                f" name or leave it out"
+                f"modules: {module!r} is neither in the current directory nor installed; correct"
+                f" its name or leave it out"
             )
     roots = {target.split(".")[0] for target in user_targets(values)}
     return sorted({*values["modules"], *(roots - {""})})
@@ -201,14 +201,14 @@ def user_targets(values: Mapping[str, Any]) -> list[str]:
 def find_module(root: str) -> ModuleSpec | None:
     """Return the spec of a top-level module or package, without importing it; None if not found.
 
-    Also finds modules in the current folder. Raises ValueError if the name is empty, or for a
+    Also finds modules in the current directory. Raises ValueError if the name is empty, or for a
     loaded module without a spec.
     """
     return find_spec(root) or PathFinder.find_spec(root, [os.getcwd()])
 
 
 def make_importable(root: str) -> None:
-    """Append the current folder to `sys.path` if only this folder has the module `root`.
+    """Append the current directory to `sys.path` if only this folder has the module `root`.
 
     The folder comes last, so that no file in it shadows a library. If the module is found
     elsewhere, the folder is not added: it may be someone else's, and libraries could import
@@ -240,7 +240,7 @@ def _targets(node: Any) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in walk(node) if key.split(".")[-1] == "_target_"]
 
 
-def _result_type(target: Callable[..., Any]) -> Any:
+def _return_type(target: Callable[..., Any]) -> Any:
     return target if inspect.isclass(target) else type_hints(target).get("return")
 
 
@@ -259,7 +259,7 @@ def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _is_subtype(result_type: Any, annotation: Any) -> bool:
-    if inspect.isclass(result_type) and inspect.isclass(annotation):
-        return annotation in result_type.__mro__  # works for protocols, unlike issubclass
-    return result_type == annotation
+def _is_subtype(return_type: Any, annotation: Any) -> bool:
+    if inspect.isclass(return_type) and inspect.isclass(annotation):
+        return annotation in return_type.__mro__  # works for protocols, unlike issubclass
+    return return_type == annotation

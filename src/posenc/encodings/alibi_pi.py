@@ -2,8 +2,8 @@
 
     score_h(i, j) += -m_h (i - j) / s,   s = max(1, T / L) or a fixed factor
 
-The slopes m of ALiBi are divided by s, so that in sequences of up to s L tokens, no penalty
-reaches ALiBi's penalty at distance L. By default, s is computed for each sequence, as in Cerebras's
+The slopes m of ALiBi are divided by s, so that in sequences of up to s L tokens, all penalties are
+smaller than ALiBi's at distance L. By default, s is computed for each sequence, as in Cerebras's
 code (alibi_scaling in modeling_jais.py): the positions that the encoding generates are divided by
 s, but positions that the data provides are not. With a fixed factor, all distances are divided by
 it. The encoding can be applied to a trained ALiBi model without fine-tuning.

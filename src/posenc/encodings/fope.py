@@ -6,10 +6,11 @@
 
 From olmo/model.py of TsinghuaC3I/Fourier-Position-Embedding. f holds the n frequencies of RoPE that
 complete a rotation within the training length (f >= 2 pi / L), and n' = min(n, d/4). Every layer
-and head has its own A and B [n, n']: normal with a standard deviation of gain sqrt(2/(n' (n + H))),
-which is PyTorch's Xavier initialization of a tensor [H, n, n'], plus 1 in row c ceil(n/n') of
-column c, if there is such a row. They are fixed in the published runs, whose gain grows with the
-model: 0.3 for 60M parameters, 0.4 for 180M and 0.6 for 1.2B. q, k [B, H, T, d]; pos [T].
+and head has its own A and B [n, n']. They are initialized by `xavier_normal_` on a tensor
+[H, n, n'] (standard deviation gain sqrt(2 / (n' (n + H)))); then 1 is added to the entry in row
+c * ceil(n/n') of each column c, if that row exists. They are fixed in the published runs, whose
+gain grows with the model: 0.3 for 60M parameters, 0.4 for 180M and 0.6 for 1.2B. q, k [B, H, T, d];
+pos [T].
 """
 
 import math

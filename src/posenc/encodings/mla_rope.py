@@ -44,7 +44,7 @@ class MlaRope(PerLayer):
         self.limitations = {**self.limitations, **self.sinusoids.limitations}
 
     def rotate(self, x: Tensor, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
-        heads, width = q.shape[1], q.shape[-1]
+        heads, head_dim = q.shape[1], q.shape[-1]
         cos, sin = self.sinusoids(pos, torch.promote_types(q.dtype, torch.float32))
         weight_q, weight_k = (p[self.layer].to(q.dtype) for p in (self.query, self.key))
         with torch.autocast(x.device.type, enabled=False):
@@ -55,4 +55,4 @@ class MlaRope(PerLayer):
         )
         q = torch.cat([q, rotary_q], dim=-1)
         k = torch.cat([k, rotary_k.expand(-1, heads, -1, -1)], dim=-1)
-        return q * (width / q.shape[-1]) ** 0.5, k  # the model divides scores by sqrt(d)
+        return q * (head_dim / q.shape[-1]) ** 0.5, k  # the model divides scores by sqrt(d)

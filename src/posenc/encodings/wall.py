@@ -41,31 +41,39 @@ class Wall(PerLayer):
         q, k = q.to(dtype), k.to(dtype)
         weight, gate_bias = self.weight[self.layer].to(dtype), self.gate_bias[self.layer]
         logits = (x.to(dtype)[:, None] @ weight.mT).double() + gate_bias[:, None]
-        sums = logsigmoid(logits).cumsum(-2)  # [B, H, K, d]
+        log_decay = logsigmoid(logits).cumsum(-2)  # [B, H, K, d]
         start = k.shape[2] - q.shape[2]  # the index of the first query
-        earlier = decayed_scores(q, k[:, :, :start], sums[:, :, start:], sums[:, :, :start])
-        diagonal = causal_decayed_scores(q, k[:, :, start:], sums[:, :, start:])
+        earlier = decayed_scores(
+            q, k[:, :, :start], log_decay[:, :, start:], log_decay[:, :, :start]
+        )
+        diagonal = causal_decayed_scores(q, k[:, :, start:], log_decay[:, :, start:])
         return (torch.cat([earlier, diagonal], dim=-1) - q @ k.mT) * self.geometry.head_dim**-0.5
 
 
-def causal_decayed_scores(q: Tensor, k: Tensor, sums: Tensor) -> Tensor:
+def causal_decayed_scores(q: Tensor, k: Tensor, log_decay: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., T, T] over T tokens, and 0 for j > i."""
     length = q.shape[-2]
     if length <= MAX_DIRECT_TOKENS:
-        decay = (sums[..., :, None, :] - sums[..., None, :, :]).clamp(max=0).to(q.dtype).exp()
+        decay = (
+            (log_decay[..., :, None, :] - log_decay[..., None, :, :]).clamp(max=0).to(q.dtype).exp()
+        )
         return (q[..., :, None, :] * decay * k[..., None, :, :]).sum(-1).tril()
     if length % 2:
-        q, k, sums = (torch.cat([part, part[..., -1:, :]], dim=-2) for part in (q, k, sums))
-    q, k, sums = (part.unflatten(-2, (2, -1)) for part in (q, k, sums))
-    first, second = causal_decayed_scores(q, k, sums).unbind(-3)
-    below = decayed_scores(q[..., 1, :, :], k[..., 0, :, :], sums[..., 1, :, :], sums[..., 0, :, :])
+        q, k, log_decay = (
+            torch.cat([part, part[..., -1:, :]], dim=-2) for part in (q, k, log_decay)
+        )
+    q, k, log_decay = (part.unflatten(-2, (2, -1)) for part in (q, k, log_decay))
+    first, second = causal_decayed_scores(q, k, log_decay).unbind(-3)
+    below = decayed_scores(
+        q[..., 1, :, :], k[..., 0, :, :], log_decay[..., 1, :, :], log_decay[..., 0, :, :]
+    )
     above = torch.zeros_like(below)
     halves = torch.cat([first, above], dim=-1), torch.cat([below, second], dim=-1)
     return torch.cat(halves, dim=-2)[..., :length, :length]
 
 
-def decayed_scores(q: Tensor, k: Tensor, sums_q: Tensor, sums_k: Tensor) -> Tensor:
+def decayed_scores(q: Tensor, k: Tensor, log_decay_q: Tensor, log_decay_k: Tensor) -> Tensor:
     """Return sum_c q_ic k_jc exp(P_ic - P_jc) [..., R, K] for keys before the first query."""
-    start = sums_q[..., :1, :]
-    decayed_q = q * (sums_q - start).to(q.dtype).exp()
-    return decayed_q @ (k * (start - sums_k).to(k.dtype).exp()).mT
+    start = log_decay_q[..., :1, :]
+    decayed_q = q * (log_decay_q - start).to(q.dtype).exp()
+    return decayed_q @ (k * (start - log_decay_k).to(k.dtype).exp()).mT

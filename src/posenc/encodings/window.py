@@ -1,8 +1,8 @@
-"""Sliding-window attention (Beltagy et al. 2020, arXiv:2004.05150), with optional first tokens.
+"""Sliding-window attention (Beltagy et al. 2020, arXiv:2004.05150), optionally with sink tokens.
 
 score(i, j) = -inf where i - j >= size and j >= start_size: each query attends to itself, to the
-size - 1 tokens before it and to the first `start_size` tokens. i and j count tokens, regardless of
-coordinates.
+size - 1 tokens before it and to the first `start_size` tokens. i and j are token indices,
+even if the positions are coordinates.
 
 StreamingLLM (Xiao et al. 2023, arXiv:2309.17453) keeps 4 tokens. It also limits the distance
 between the query and the first tokens, because it counts positions within the cache. Here that

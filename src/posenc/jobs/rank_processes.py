@@ -23,7 +23,7 @@ from posenc.training.stop import StopRequest
 
 POLL_SECONDS = 0.1
 JOB_COMMAND = (sys.executable, "-P", "-m", "posenc.jobs.job")
-"""The command of a job; with -P, Python does not import modules from the current folder."""
+"""The command of a job; with -P, Python does not import modules from the current directory."""
 GRACE_SECONDS = 30.0
 """Seconds after which the other ranks are killed if one has ended with a nonzero exit code."""
 

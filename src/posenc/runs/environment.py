@@ -17,7 +17,7 @@ MALLOC_VARIABLES = {
 Returning it to the operating system took 12% of a step's time.
 """
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""Keeps Python processes from importing modules from the current folder, even with -c and -m."""
+"""Keeps Python processes from importing modules from the current directory, even with -c and -m."""
 KIB = 1024  # bytes; Linux calls it kB
 PRECISION_VARIABLES = (
     "ONEDNN_DEFAULT_FPMATH_MODE",

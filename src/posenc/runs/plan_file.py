@@ -90,7 +90,7 @@ def quoted_command(command: str) -> str | None:
 
     The plan may be from someone else, so only `posenc train` is returned. Arguments other than
     PLAIN_OVERRIDE could run code, read or write other folders, or upload; a command with such
-    arguments is returned only if the user has run it in the current folder.
+    arguments is returned only if the user has run it in the current directory.
     """
     words = shlex.split(command)
     if words[:2] != ["posenc", "train"]:

@@ -49,7 +49,7 @@ def is_trusted(kind: Kind, value: str) -> bool:
 def _record() -> Path | None:
     """Return the path of the record, or None if the user has no home directory.
 
-    A relative path could lead to someone else's file in the current folder.
+    A relative path could lead to someone else's file in the current directory.
     """
     state = os.path.expanduser(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
     return Path(state) / "posenc" / "trusted_targets.json" if os.path.isabs(state) else None
@@ -80,7 +80,7 @@ def _entry(kind: Kind, value: str) -> str | None:
 
 
 def _command_entry(command: str) -> str | None:
-    """Return the entry of a command that has been run in the current folder.
+    """Return the entry of a command that has been run in the current directory.
 
     The entry includes the folder, on which relative paths depend. Absolute paths in the folder
     count as relative ones, because reports abbreviate them.

@@ -220,8 +220,8 @@ def _ensure_fork_server() -> None:
     """Start the fork server if necessary, with its own environment and stop signals blocked.
 
     Its environment has MALLOC_VARIABLES but no rank variables, and it imports nothing from the
-    current folder. A signal to the launcher's process group must not kill the server, which reports
-    the exit codes of jobs.
+    current directory. A signal to the launcher's process group must not kill the server, which
+    reports the exit codes of jobs.
     """
     with changed_environment({**MALLOC_VARIABLES, **SAFE_PATH}, LIGHTNING_RANK_VARIABLES):
         resource_tracker.ensure_running()  # done first, because it changes the signal mask

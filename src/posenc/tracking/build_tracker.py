@@ -63,7 +63,7 @@ def wandb_destination(node: DictConfig) -> str | None:
 
 
 def logs_to_trusted_destination(node: DictConfig) -> bool:
-    """Return whether a `logger` node has no W&B destination, or one that the user has trained with.
+    """Return whether a `logger` node has no W&B destination, or one to which the user has logged.
 
     A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """

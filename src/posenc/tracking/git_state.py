@@ -63,7 +63,7 @@ def git_state() -> dict[str, Any]:
 
 
 def git_diff() -> str:
-    """Return the uncommitted changes of the git repository that contains the current folder.
+    """Return the uncommitted changes of the git repository that contains the current directory.
 
     Returns an empty string if there is no repository, if its settings could make git run another
     program, or if the changes exceed MAX_DIFF_CHARACTERS. The contents of binary files are left out

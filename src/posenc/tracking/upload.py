@@ -15,7 +15,7 @@ from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.tracking.build_tracker import logs_to_trusted_destination, wandb_tracker
 from posenc.tracking.mirror import checkpointed_rows
 from posenc.tracking.mirror_file import MirrorFile
-from posenc.tracking.wandb_client import close_run, run_or_error
+from posenc.tracking.wandb_client import close_run, init_run
 from posenc.tracking.wandb_config import wandb_id
 from posenc.tracking.wandb_tracker import WandbTracker
 
@@ -56,7 +56,7 @@ def upload_figures(folder: Path) -> bool:
         return False
     reject_special_files([folder / "report", *figures.values()])
     (entity, project), experiment = experiment_project(folder), folder.resolve().name
-    with run_or_error(
+    with init_run(
         id=wandb_id(experiment, REPORT_JOB_TYPE),
         name=f"{experiment} {REPORT_JOB_TYPE}",
         group=experiment,

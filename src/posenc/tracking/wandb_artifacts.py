@@ -1,6 +1,6 @@
 """The artifacts of an online W&B run: its data, its code, and its final checkpoint.
 
-Offline runs have none, because W&B would keep copies of the files in the user's home folder;
+Offline runs have none, because W&B would keep copies of the files in the user's home directory;
 `posenc sync` adds them.
 """
 

@@ -56,7 +56,7 @@ def open_run(mode: str, folder: Path, **init_kwargs: Any) -> "Run":
 
 
 @contextmanager
-def run_or_error(offline_folder: Path | None = None, **init_kwargs: Any) -> Generator["Run"]:
+def init_run(offline_folder: Path | None = None, **init_kwargs: Any) -> Generator["Run"]:
     """Open a W&B run on the server or, if a folder is given, offline in `<offline_folder>/wandb/`.
 
     The local files of an online run are removed when this process exits. Raises WandbError if W&B
@@ -169,7 +169,7 @@ def restored_process_state() -> Generator[None]:
 
 
 def check_folder_settings(mode: str) -> None:
-    """Raise WandbError if W&B settings in the current folder could send data elsewhere.
+    """Raise WandbError if W&B settings in the current directory could send data elsewhere.
 
     A project, an entity and the user's own server are accepted; `wandb init` writes them to
     `wandb/settings`. But someone else may have written this file. Online, wandb would send the
@@ -189,7 +189,7 @@ def check_folder_settings(mode: str) -> None:
             other = {key for key in other if key.startswith("x_")}
         if other:
             raise WandbError(
-                f"{file} in the current folder sets {', '.join(sorted(other))}, which can change"
+                f"{file} in the current directory sets {', '.join(sorted(other))}, which can change"
                 f" where your API key or other data is sent; delete the file or use another folder"
             )
 

@@ -21,8 +21,8 @@ from posenc.tracking.wandb_client import (
     abandon_run,
     close_run,
     failure_reason,
+    init_run,
     open_run,
-    run_or_error,
     time_limit,
 )
 from posenc.tracking.wandb_config import experiment_folder, run_config, run_id
@@ -43,9 +43,9 @@ class WandbTracker(Tracker):
     `mode` is online, offline or disabled; None means WANDB_MODE, or offline if that is not set. An
     interrupted and resumed run remains a single W&B run in which each step occurs once. If
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
-    the run was started and, online or with `posenc sync`, posenc's code as an artifact. If
+    the run was started; if it is online or synchronized, also posenc's code as an artifact. If
     `checkpoints` is true, the final checkpoint of a finished run is also uploaded as an artifact.
-    In a W&B sweep, the run is logged to the trial's W&B run instead.
+    In a W&B sweep, the run is logged to the W&B run that the sweep agent has created.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WandbTracker(Tracker):
         if offline:
             mirror_file.record_open("train", save_diff=False)
         kwargs = self._training_kwargs(mirror_file, config)
-        with run_or_error(experiment_folder(run) if offline else None, **kwargs) as wandb_run:
+        with init_run(experiment_folder(run) if offline else None, **kwargs) as wandb_run:
             is_closed = is_new and _close_if_id_is_taken(wandb_run, mirror_file)
             if not is_closed:
                 self._mirror = Mirror(wandb_run, run, config)
@@ -184,8 +184,8 @@ class WandbTracker(Tracker):
 def _close_if_id_is_taken(run: "Run", mirror_file: MirrorFile) -> bool:
     """Close a new W&B run if the server already has rows for it, and record a new id.
 
-    The rows come from an earlier run directory of the same name, or from this one before its record
-    was deleted. Returns whether the W&B run was closed.
+    The rows come from an earlier run directory of the same name, or from this one before its
+    mirror.json was deleted. Returns whether the W&B run was closed.
     """
     if run.offline or not run.starting_step:
         return False

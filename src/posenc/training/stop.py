@@ -45,7 +45,7 @@ class StopRequest:
     def raising_on_signal(self) -> Iterator[None]:
         """Raise Stopped at the first signal inside the context, for work that has no steps.
 
-        Raises Stopped immediately if a signal has arrived before.
+        Raises Stopped immediately if a signal has already arrived.
         """
         self._raises = True
         try:
