@@ -1,10 +1,14 @@
 """`posenc clean` removes the selected runs, and nothing else."""
 
+import shutil
 from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 
 from posenc.cli import main
+from posenc.runs import delete_run
 from posenc.runs.files import read_json
 from posenc.runs.lock import lock
 from posenc.runs.run_directory import RunDirectory
@@ -107,6 +111,34 @@ def test_an_experiments_folder_is_removed_with_its_last_run(runs: list[RunDirect
     assert main(words) == 0 and folder.is_dir()
     assert main(["clean", f"run={runs[2].path}", "--yes"]) == 0
     assert not folder.exists() and folder.parent.is_dir()
+
+
+def test_the_plan_is_kept_while_the_folder_has_a_run_that_is_not_in_it(
+    runs: list[RunDirectory],
+) -> None:
+    folder = runs[0].path.parent
+    before = read_json(folder / "plan.json")
+    copied = shutil.copytree(runs[2].path, folder / "nope-L24-s9-00000000")
+    assert main(["clean", f"run={','.join(str(run.path) for run in runs)}", "--yes"]) == 0
+    assert copied.is_dir()
+    assert read_json(folder / "plan.json") == {**before, "runs": [], "commands": {}}
+
+
+def test_a_run_is_removed_although_another_clean_deletes_its_temporary_folder(
+    runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[str] = []
+
+    def delete_once(**kwargs: Any) -> str:
+        path = mkdtemp(**kwargs)
+        if not deleted:
+            Path(path).rmdir()
+            deleted.append(path)
+        return path
+
+    monkeypatch.setattr(delete_run, "mkdtemp", delete_once)
+    assert main(["clean", f"run={runs[0].path}", "--yes"]) == 0
+    assert deleted and not runs[0].path.exists() and runs[1].path.exists()
 
 
 def test_the_report_is_kept_when_the_last_run_is_removed(runs: list[RunDirectory]) -> None:

@@ -1,5 +1,6 @@
 """A mistake in a user's own model, optimizer or encoding gives one message, not a traceback."""
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ from posenc.cli import main
 Run = Callable[..., tuple[int, str, str]]
 
 MODELS = """
+from functools import wraps
+import numpy as np
 import torch
 from posenc.model.transformer import Transformer
 
@@ -45,6 +48,51 @@ class UsesNextToken(Transformer):
 class AlwaysDropsOut(Transformer):
     def hidden_states(self, tokens, pos=None, scored=None):
         return torch.nn.functional.dropout(super().hidden_states(tokens, pos, scored))
+
+
+class OwnGenerator(Transformer):
+    @wraps(Transformer.__init__)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scale = np.random.default_rng().uniform()
+
+    def hidden_states(self, tokens, pos=None, scored=None):
+        return super().hidden_states(tokens, pos, scored) * self.scale
+
+
+class RandomFeatures(OwnGenerator):
+    @wraps(Transformer.__init__)
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scale = torch.rand(())
+"""
+SCHEDULES = """
+import random
+from torch.optim.lr_scheduler import LRScheduler
+
+RATE = [1.0]
+
+
+class Saved(LRScheduler):
+    rate = 1.0
+
+    def get_lr(self):
+        self.rate *= 0.98
+        return [self.rate for _ in self.base_lrs]
+
+
+class Unsaved(Saved):
+    def state_dict(self):
+        return {"last_epoch": self.last_epoch}
+
+
+def decay(step, total_steps):
+    RATE[0] *= 0.98
+    return RATE[0]
+
+
+def noisy(step, total_steps):
+    return 1 - 0.5 * random.random()
 """
 OPTIMIZERS = """
 import torch
@@ -97,6 +145,7 @@ class WrongShape(Encoding):
 EXTRA_LINES = {
     "model": "defaults: [tiny, _self_]\n",
     "optimizer": "_partial_: true\n",
+    "schedule": "_partial_: true\n",
     "encoding": "",
 }
 """Config group -> lines of the YAML file of each of its options."""
@@ -105,7 +154,10 @@ EXTRA_LINES = {
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command in a folder with the modules above and a config for each of their classes."""
-    sources = {"model": MODELS, "optimizer": OPTIMIZERS, "encoding": ENCODINGS}
+    sources = {
+        **{"model": MODELS, "optimizer": OPTIMIZERS},
+        **{"schedule": SCHEDULES, "encoding": ENCODINGS},
+    }
     for group, source in sources.items():
         module = f"own_{group}"
         (tmp_path / f"{module}.py").write_text(source)
@@ -133,7 +185,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("model", "parts"),
     [
-        ("missingattribute", ["own_model.py, line 8: MissingAttribute", "AttributeError", "gain"]),
+        ("missingattribute", ["own_model.py, line 10: MissingAttribute", "AttributeError", "gain"]),
         ("withoutscored", ["WithoutScored: TypeError", "scored"]),
         ("returnsnumber", ["ReturnsNumber: losses(tokens, targets) returned float 3.0"]),
         (
@@ -142,6 +194,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ),
         ("usesnexttoken", ["UsesNextToken: losses(tokens, targets) depends on later tokens"]),
         ("alwaysdropsout", ["AlwaysDropsOut: losses", "random numbers in evaluation"]),
+        ("owngenerator", ["OwnGenerator: losses", "a second model with the same weights"]),
     ],
 )
 def test_a_model_that_cannot_be_called_is_an_error_before_training(
@@ -167,6 +220,36 @@ def test_an_optimizer_that_cannot_be_built_or_resumed_is_an_error(
     for command, overrides in (("train", small_job), ("bench", small_model)):
         code, _, error = run(command, f"optimizer={optimizer}", *overrides)
         assert code == 2 and part in error, error
+
+
+@pytest.mark.parametrize("schedule", ["unsaved", "decay"])
+def test_a_schedule_whose_state_is_not_saved_is_an_error(
+    run: Run, small_job: list[str], schedule: str
+) -> None:
+    code, _, error = run("train", f"schedule={schedule}", *small_job)
+    assert code == 2 and "different learning rate after a resume" in error, error
+
+
+@pytest.mark.parametrize("component", ["model=randomfeatures", "schedule=saved", "schedule=noisy"])
+def test_random_numbers_and_saved_state_are_allowed(
+    run: Run, small_job: list[str], component: str
+) -> None:
+    code, _, error = run("plan", component, *small_job)
+    assert code == 0, error
+
+
+@pytest.mark.slow
+def test_a_users_schedule_draws_the_same_random_numbers_in_every_run(
+    run: Run, small_job: list[str]
+) -> None:
+    rates = []
+    for name in ("first", "second"):
+        code, _, error = run("train", "schedule=noisy", *small_job, f"name={name}")
+        assert code == 0, error
+        (log,) = Path("outputs").glob(f"{name}/*/metrics.jsonl")
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        rates.append([row["learning_rate"] for row in rows if "learning_rate" in row])
+    assert rates[0] == rates[1] and len(set(rates[0])) > 1
 
 
 def test_bench_names_an_option_that_an_optimizer_rejects(run: Run) -> None:

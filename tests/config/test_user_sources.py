@@ -492,6 +492,12 @@ PATTERNS = {
             def get(self, kind):
                 return outer.__globals__["rate_" + kind]()
     """,
+    "a module with a name of the standard library": """
+        from colorsys import rate
+        class Mine:
+            def get(self):
+                return rate()
+    """,
     "an attribute of a module that is computed": """
         import own_dynamic
         class Mine:
@@ -523,6 +529,8 @@ def test_code_that_is_used_indirectly_changes_the_hash(
         "own_plugins.user": "class Mine: pass",
         "own_dynamic": "def __getattr__(name):\n    return VALUE",
     }
+    if pattern == "a module with a name of the standard library":
+        sources["colorsys"] = "def rate():\n    return VALUE"
     if pattern == "all names of a module":
         sources["own_values"] = "RATES = []\ndef register(f):\n    RATES.append(f)"
     if pattern == "the package around the module":

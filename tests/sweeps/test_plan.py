@@ -12,6 +12,7 @@ from posenc.runs.files import read_json
 from posenc.runs.lock import lock
 from posenc.runs.plan_file import update_plan
 from posenc.runs.run_directory import RunDirectory, list_runs
+from posenc.runs.saved_config import write_config
 from posenc.runs.status import Status
 from posenc.runs.trusted_code import is_trusted
 from posenc.sweeps import plan as plan_module
@@ -195,6 +196,21 @@ def test_settings_that_a_resumed_run_keeps_are_named(
         (resumed,) = plan([changed], [], "posenc train ...", lambda _: None)
     assert resumed.kept_settings == ("checkpoint", "validation")
     assert run.config_dict()["checkpoint"]["every_seconds"] != 7
+
+
+def test_a_run_is_not_resumed_with_a_different_tokenizer(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version of `tokenizers` may train a different one on the same text."""
+    (run,) = planned([small_job])
+    config = run.config()
+    config.planned.tokenizer = "0" * 64
+    write_config(run.config_file, OmegaConf.to_container(config))
+    planned([small_job])  # without a checkpoint, it starts again
+    write_config(run.config_file, OmegaConf.to_container(config))
+    monkeypatch.setattr(run_writer, "list_checkpoints", lambda _: [Checkpoint(run.path, 3, "")])
+    with pytest.raises(ConfigError, match="different tokenizer"):
+        planned([small_job])
 
 
 def test_a_command_without_an_experiment_keeps_the_claims_of_the_plan(

@@ -259,10 +259,12 @@ def _is_library(name: str, package: str) -> bool:
 
 @lru_cache
 def _is_library_module(name: str) -> bool:
-    if name in sys.stdlib_module_names or name in ("", "posenc"):
+    if name in ("", "posenc"):
         return True
     spec = _find_spec(name)
-    folders = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    if spec is None or spec.origin in ("built-in", "frozen"):
+        return True
+    folders = [spec.origin, *(spec.submodule_search_locations or ())]
     paths = [Path(folder) for folder in folders if folder]
     return not paths or any(
         LIBRARY_PARTS & set(path.parts) or path.is_relative_to(folder)

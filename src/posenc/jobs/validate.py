@@ -18,7 +18,7 @@ from posenc.data.dataset import Dataset
 from posenc.encodings.base import Encoding
 from posenc.evaluation.protocols import PROTOCOLS, check_protocols
 from posenc.evaluation.swap import swapped_config
-from posenc.jobs.verify import verify, verify_optimizer
+from posenc.jobs.verify import verify, verify_optimizer, verify_schedule
 from posenc.model.build import build_encoding, check_kernel
 from posenc.model.device import attention_dtype, check_accelerator, select_device
 from posenc.tracking.build_tracker import build_tracker
@@ -58,6 +58,8 @@ def _validate_optimization(config: DictConfig) -> None:
     scheduler = _as_config_error("schedule", lambda: build_scheduler(schedule, optimizer, total))
     _as_config_error("optimizer", optimizer.step)
     _as_config_error("schedule", scheduler.step)
+    if is_user_code(config.schedule._target_, "schedule"):
+        _as_config_error("schedule", lambda: verify_schedule(config, total))
 
 
 def validate_optimizer(config: DictConfig) -> torch.optim.Optimizer:

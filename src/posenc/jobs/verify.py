@@ -1,4 +1,4 @@
-"""Verification of user-defined encodings, models and optimizers before training.
+"""Verification of user-defined encodings, models, optimizers and schedules before training.
 
 A mistake that would give wrong results, or other results after a resume, is reported before the
 first run starts.
@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
 
 from posenc.check import verify_encoding
 from posenc.check.hook_values import describe_value
 from posenc.config.component_types import is_user_code
+from posenc.config.components import build
 from posenc.config.errors import ConfigError
 from posenc.config.user_code import definition_location, user_code_error
 from posenc.encodings.base import Encoding
@@ -22,6 +24,7 @@ from posenc.model.build import build_meta_model, build_model
 from posenc.model.device import attention_dtype, deterministic_numerics, select_device
 from posenc.model.transformer import restored_random_state, seed_cpu
 from posenc.training.optimizer import optimizer_factory
+from posenc.training.schedule import build_scheduler
 
 VERIFIED_SETTINGS = ["encoding", "model", "train_length", "precision"]
 """The settings that determine an encoding and its dtypes."""
@@ -69,6 +72,9 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
             repeated = model.losses(tokens, tokens)
             seed_cpu(1)
             changed = model.losses(tokens + scored, tokens)  # the last token of each window differs
+            rebuilt = build_model(config, vocab_size, kernel="auto").eval()
+            rebuilt.load_state_dict(model.state_dict())
+            rebuilt_losses = rebuilt.losses(tokens, tokens)
     except ConfigError:
         raise
     except Exception as error:  # a user-defined model may raise anything
@@ -78,6 +84,15 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
     _check_shape(losses, tokens.shape, call)
     hidden_shape = torch.Size((len(tokens), config.model.width))
     _check_shape(hidden, hidden_shape, f"{location}: hidden_states(tokens, scored=mask)")
+    _check_reproducible(call, losses, repeated, rebuilt_losses)
+    if _differ(losses[:, :-1], changed[:, :-1]) and "causal" not in model.encoding.limitations:
+        raise ConfigError(f"{call} depends on later tokens, which the model is trained to predict")
+
+
+def _check_reproducible(
+    call: str, losses: Tensor, repeated: Tensor, rebuilt_losses: Tensor
+) -> None:
+    """Raise ConfigError if losses are not finite, or differ in a second call or a second model."""
     if not losses.isfinite().all():
         raise ConfigError(f"{call} returned NaN or infinite values")
     if _differ(losses, repeated):
@@ -85,8 +100,11 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
             f"{call} depends on random numbers in evaluation; use dropout only if self.training is"
             f" true"
         )
-    if _differ(losses[:, :-1], changed[:, :-1]) and "causal" not in model.encoding.limitations:
-        raise ConfigError(f"{call} depends on later tokens, which the model is trained to predict")
+    if _differ(losses, rebuilt_losses):
+        raise ConfigError(
+            f"{call} differs in a second model with the same weights; save random values in"
+            f" buffers, or draw them from torch's global generator"
+        )
 
 
 def _differ(losses: Tensor, others: Tensor) -> bool:
@@ -128,6 +146,45 @@ def verify_optimizer(
             f" has loaded its state_dict, so a resumed run would differ; keep all its state in"
             f" self.state or self.param_groups"
         )
+
+
+def verify_schedule(config: DictConfig, total_steps: int) -> None:
+    """Raise ConfigError if a schedule that loads the saved state continues with another rate."""
+    with restored_random_state():
+        optimizer, scheduler = _optimizer_and_scheduler(config, total_steps)
+        for _ in range(min(3, total_steps - 1)):
+            _step_schedule(optimizer, scheduler)
+        resumed_optimizer, resumed_scheduler = _optimizer_and_scheduler(config, total_steps)
+        resumed_optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        resumed_scheduler.load_state_dict(copy.deepcopy(scheduler.state_dict()))
+        _step_schedule(optimizer, scheduler)
+        _step_schedule(resumed_optimizer, resumed_scheduler)
+    if _learning_rates(optimizer) != _learning_rates(resumed_optimizer):
+        raise ConfigError(
+            f"schedule={config.schedule._target_} continues with a different learning rate after a"
+            f" resume; compute it from `step` alone, or return a torch LRScheduler whose state_dict"
+            f" contains its state"
+        )
+
+
+def _optimizer_and_scheduler(
+    config: DictConfig, total_steps: int
+) -> tuple[torch.optim.Optimizer, LRScheduler]:
+    optimizer = optimizer_factory(config)(torch.nn.Linear(1, 1))
+    schedule = build(config.schedule, name="schedule", modules=list(config.modules))
+    return optimizer, build_scheduler(schedule, optimizer, total_steps)
+
+
+def _step_schedule(optimizer: torch.optim.Optimizer, scheduler: LRScheduler) -> None:
+    seed_cpu(0)
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    scheduler.step()
+
+
+def _learning_rates(optimizer: torch.optim.Optimizer) -> list[float]:
+    return [float(group["lr"]) for group in optimizer.param_groups]
 
 
 def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: float) -> None:

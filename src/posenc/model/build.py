@@ -103,7 +103,9 @@ def _memory_error(subject: str, size: int, memory: int, remedy: str) -> ConfigEr
 def _build_decoder(config: DictConfig, vocab_size: int, encoding: Encoding, kernel: str) -> Decoder:
     modules = list(config.get("modules") or [])
     attend = kernel_function(kernel)
-    return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
+    with restored_random_state():
+        seed_cpu(derive_seed(config.seed, "model"))  # for values that `initialize` does not draw
+        return build(config.model, vocab_size, encoding, attend, name="model", modules=modules)
 
 
 @deterministic_numerics()

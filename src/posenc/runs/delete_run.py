@@ -10,7 +10,7 @@ from posenc.config.errors import RunError
 from posenc.runs.files import is_disk_full, reject_special_files, walk_entries, write_json
 from posenc.runs.lock import LOCK_TIMEOUT, describe_holder, lock
 from posenc.runs.plan_file import COPY_LOCK, PLAN_LOCK, read_plan
-from posenc.runs.run_directory import RunDirectory
+from posenc.runs.run_directory import RunDirectory, list_runs
 
 DELETED_PREFIX = ".deleted-"
 SHARED_FILES = (
@@ -65,7 +65,7 @@ def remove_run(run: RunDirectory) -> None:
             if not is_disk_full(error):  # if it is full, update the plan after the deletion
                 raise
             still_in_plan = True
-        path.rename(Path(mkdtemp(prefix=DELETED_PREFIX, dir=folder)) / name)
+        _set_aside(path)
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
@@ -74,6 +74,18 @@ def remove_run(run: RunDirectory) -> None:
     if still_in_plan:
         _remove_from_plan(folder, name)
     _remove_emptied_folder(folder)
+
+
+def _set_aside(path: Path) -> None:
+    """Move a run to a new folder, again if another process deletes this folder first."""
+    while True:
+        folder = Path(mkdtemp(prefix=DELETED_PREFIX, dir=path.parent))
+        try:
+            path.rename(folder / path.name)
+            return
+        except FileNotFoundError:
+            if folder.exists() or not path.exists():
+                raise
 
 
 def _remove_from_plan(folder: Path, name: str) -> None:
@@ -87,13 +99,14 @@ def _remove_from_plan(folder: Path, name: str) -> None:
 
 
 def _remove_emptied_folder(folder: Path) -> None:
-    """Delete an experiment's folder, unless its plan or its `wandb` folder still has runs.
+    """Delete an experiment's folder, unless it, its plan or its `wandb` folder still has runs.
 
     If the folder has other contents, such as a report, a benchmark or the user's own files, they
     are kept, and only the files that posenc and W&B write for all runs together are deleted.
     """
     with lock(folder / PLAN_LOCK):
-        if read_plan(folder)["runs"] or any((folder / "wandb").glob("*run-*")):
+        has_runs = read_plan(folder)["runs"] or list_runs(folder)
+        if has_runs or any((folder / "wandb").glob("*run-*")):
             return
         for pattern in SHARED_FILES:
             for path in folder.glob(pattern):

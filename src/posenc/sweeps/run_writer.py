@@ -113,6 +113,13 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to a different configuration (hash {existing_hash}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
+    trained_with = existing.planned.get("tokenizer")
+    if trained_with not in (None, planned["tokenizer"]) and _has_checkpoint(job):
+        raise ConfigError(
+            f"{path} was trained with a different tokenizer than the one that is now trained on the"
+            f" same text, perhaps because another version of `tokenizers` is installed; use a"
+            f" different name=..."
+        )
     if existing_identity != job.identity:
         raise ConfigError(
             f"{path} belongs to a different configuration with the same hash (a hash"

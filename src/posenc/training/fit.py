@@ -12,7 +12,7 @@ from posenc.config.errors import RunError, first_line
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_model
-from posenc.model.transformer import Decoder
+from posenc.model.transformer import Decoder, derive_seed, seed_cpu
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import RepeatedBatch, micro_batch_loader
@@ -51,6 +51,7 @@ def fit(session: Session, training_fraction: float) -> bool:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
         run.set_aside_results(completed_steps * config.batch_tokens)
+    seed_cpu(derive_seed(config.seed, "fit"))  # for random numbers in a user's components
     module = build_module(
         config, data.vocab_size, steps, session.encoding, compiled=session.resolved.compile
     )
