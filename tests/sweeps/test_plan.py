@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from omegaconf import OmegaConf
@@ -205,9 +206,10 @@ def test_a_run_is_not_resumed_with_a_different_tokenizer(
     (run,) = planned([small_job])
     config = run.config()
     config.planned.tokenizer = "0" * 64
-    write_config(run.config_file, OmegaConf.to_container(config))
+    values = cast("dict[str, Any]", OmegaConf.to_container(config))
+    write_config(run.config_file, values)
     planned([small_job])  # without a checkpoint, it starts again
-    write_config(run.config_file, OmegaConf.to_container(config))
+    write_config(run.config_file, values)
     monkeypatch.setattr(run_writer, "list_checkpoints", lambda _: [Checkpoint(run.path, 3, "")])
     with pytest.raises(ConfigError, match="different tokenizer"):
         planned([small_job])

@@ -298,7 +298,7 @@ def _attend_with_choices(
         else:
             out = attend_with(choice, encoding, x, q, k, v, pos)
         out_is_saved = saved.nbytes([out]) > 0
-        out_bytes = out.nbytes if out_is_saved else 0  # its placeholder's, if it is a slice
+        out_bytes = out.nbytes if out_is_saved else 0  # fewer than its storage's if it is a slice
         results[key] = out, saved.nbytes() - before - out_bytes, out_is_saved
         return out
 

@@ -85,7 +85,7 @@ def _used_code(path: str, words: frozenset[str]) -> Mapping[str, str]:
 
 
 class _Module:
-    """The statements of a user's module, and the modules that it imports at import time."""
+    """The statements of a user's module, and the modules that are loaded when it is imported."""
 
     def __init__(self, name: str) -> None:
         spec = _find_spec(name)

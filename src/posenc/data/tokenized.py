@@ -48,7 +48,7 @@ class TokenizedData(Dataset):
     def token_array(self, split: str) -> TokenArray:
         if split not in self.splits:
             raise ConfigError(
-                f"the dataset '{self.name}' has no split '{split}'"
+                f"the data '{self.name}' has no split '{split}'"
                 f"{did_you_mean(split, self.splits)} (available: {', '.join(self.splits)})"
             )
         file, counts = self.folder / f"{split}.bin", self._meta["splits"][split]

@@ -1,4 +1,7 @@
-"""No positional encoding; order is from the causal mask (Haviv et al. 2022, arXiv:2203.16634)."""
+"""No positional encoding; the causal mask alone conveys order (Haviv et al. 2022).
+
+arXiv:2203.16634
+"""
 
 from posenc.encodings.base import Encoding
 

@@ -4,7 +4,7 @@ score(i, j) = -inf where i - j >= size and j >= start_size: each query attends t
 size - 1 tokens before it and to the first `start_size` tokens. i and j are token indices,
 even if the positions are coordinates.
 
-StreamingLLM (Xiao et al. 2023, arXiv:2309.17453) keeps 4 tokens. It also limits the distance
+StreamingLLM (Xiao et al. 2023, arXiv:2309.17453) keeps the first 4. It also limits the distance
 between the query and the first tokens, because it counts positions within the cache. Here that
 distance is not limited; LmInfinite limits it.
 """

@@ -35,8 +35,8 @@ RUNS_TEXT = (
 )
 NO_COMMAND_TEXT = (
     "No `posenc train` command was saved for these runs, or the saved command (see plan.json) is"
-    " not shown because there is no record of it being run in this folder. The settings of each run"
-    " are in its config.yaml."
+    " not shown because there is no record that it has been run in this folder. The settings of"
+    " each run are in its config.yaml."
 )
 COMMANDS_TEXT = (
     "The first command trains missing runs and keeps finished ones; the second writes a report on"

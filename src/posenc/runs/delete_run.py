@@ -77,7 +77,7 @@ def remove_run(run: RunDirectory) -> None:
 
 
 def _set_aside(path: Path) -> None:
-    """Move a run to a new folder, again if another process deletes this folder first."""
+    """Move a run to a new folder; try again if another process deletes that folder first."""
     while True:
         folder = Path(mkdtemp(prefix=DELETED_PREFIX, dir=path.parent))
         try:

@@ -1,4 +1,4 @@
-"""A record of the code, folders and commands with which the user has trained on this machine.
+"""A record of the code, W&B destinations, folders and commands with which the user has trained.
 
 A run directory may come from someone else, so its files cannot decide which code is run, where
 results are uploaded, where data is written or which commands are printed. They can only name what

@@ -27,9 +27,9 @@ CONNECT_SECONDS = 10.0
 class RayLauncher(Launcher):
     """Runs each job as a Ray task with `num_cpus` cores and, if `gpus`, one GPU per device.
 
-    `address` is the address of the cluster. If it is None, Ray connects to RAY_ADDRESS or to a
-    cluster that is running on this machine, or starts a new one. When the launcher stops, the tasks
-    save a checkpoint and end.
+    `address` is the address of the cluster. If it is None, Ray connects to RAY_ADDRESS if this is
+    set, else to a cluster that is running on this machine, and starts one if there is none. When
+    the launcher stops, the tasks save a checkpoint and end.
     """
 
     def __init__(self, address: str | None, num_cpus: int, gpus: bool) -> None:
@@ -95,7 +95,7 @@ class RayLauncher(Launcher):
     def _check_resources(self, ray: Any, runs: Sequence[PlannedRun]) -> None:
         """Raise ConfigError if no node can run all jobs; Ray would wait for one indefinitely.
 
-        For a remote cluster, which may add nodes later, the message is only printed.
+        For a cluster with an address, which may add nodes, the message is only printed.
         """
         num_gpus = max(self._num_gpus(planned) for planned in runs)
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -29,7 +29,7 @@ STYLES = {
 }
 WITHHELD_COMMAND = (
     'to finish: see "commands" in {file}; they are not printed because they may run code or write'
-    " to other folders, and there is no record of you running them in the current directory"
+    " to other folders, and there is no record that you have run them in the current directory"
 )
 
 

@@ -63,7 +63,7 @@ def wandb_destination(node: DictConfig) -> str | None:
 
 
 def logs_to_trusted_destination(node: DictConfig) -> bool:
-    """Return whether a `logger` node has no W&B destination, or one to which the user has logged.
+    """Return whether a `logger` node has no W&B destination, or one the user has trained with.
 
     A saved run may be from someone else, and must not decide whether and where it is uploaded.
     """

@@ -125,7 +125,7 @@ class MirrorFile:
         """Record that the W&B run is incomplete and, when it first starts, its identity.
 
         At the first start of a training run, its git state is part of the identity and, if
-        `save_diff`, `diff.patch` is written. Neither is done for a run that has already been
+        `save_diff`, `diff.patch` is written. Neither applies to a run that has already been
         trained: it may be from someone else, and its code was not that of the current repository.
         """
         if not self.file.exists():

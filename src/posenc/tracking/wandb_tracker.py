@@ -45,7 +45,7 @@ class WandbTracker(Tracker):
     `save_code` is true, the W&B run includes the uncommitted changes of the git repository in which
     the run was started; if it is online or synchronized, also posenc's code as an artifact. If
     `checkpoints` is true, the final checkpoint of a finished run is also uploaded as an artifact.
-    In a W&B sweep, the run is logged to the W&B run that the sweep agent has created.
+    In a W&B sweep, the run is logged to the trial's W&B run, whose ID the agent has assigned.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ def p_rope_reversed(
 
 
 def hope(dim: int, train_length: int, length: int, *, base: float = 10000.0) -> Frequencies:
-    """HoPE: frequencies without a rotation within L are 0 (Chen et al. 2024, arXiv:2410.21216).
+    """HoPE: frequencies below one rotation in L are 0 (Chen et al. 2024, arXiv:2410.21216).
 
     Frequencies of at least 2 pi / L are kept, as in DaRoPE (Levy et al. 2026, eq. 2).
     """

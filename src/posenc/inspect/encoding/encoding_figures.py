@@ -40,7 +40,7 @@ DISTANCE = "Distance (tokens)"
 
 
 def encoding_figures(encodings: Sequence[InspectedEncoding]) -> list[Figure]:
-    """Return the figure of Su's (2021) spectra, and every figure that applies to an encoding."""
+    """Return the figure of Su's (2021) spectra, and those that apply to any of the encodings."""
     figures = [
         draw_vectors(encodings),
         draw_2d_scores(encodings),
