@@ -31,8 +31,6 @@ HEAP_FRAGMENTATION = 0.45
 It includes oneDNN's copies of transposed operands. On processors without AVX-512, where oneDNN's
 matmul is not used, 0.2 was measured; the estimate is too high there.
 """
-
-
 TRACED_LAYERS = 4
 """The number of layers that are traced if all are identical.
 
@@ -160,9 +158,7 @@ def _logits_chunk_bytes(tokens: int, num_logits: int) -> int:
 def saved_activation_bytes(
     config: DictConfig, vocab_size: int, sequences: int, *, gpu: bool
 ) -> int:
-    """Return the bytes that autograd saves in the blocks for the backward pass.
-
-    `sequences` is the number of sequences in a micro-batch.
+    """Return the bytes that autograd saves in the blocks for the backward pass of a micro-batch.
 
     Runs the model's code on fake tensors, which have shapes but no values. If attention is computed
     in blocks of rows and all sequences share one bias, only batches of one and of two sequences are
@@ -264,10 +260,9 @@ def _attend_with_choices(
 ) -> KernelFunction:
     """Return a kernel that uses the given choice for each layer in turn, as on `device`.
 
-    The choices were made beforehand because they depend on the values of positions, which fake
-    tensors do not have. Of the layers with the same encoding, only the first two are run: the
-    first also saves the tensors that they share, and every later one saves as many bytes as the
-    second.
+    The choices depend on the values of positions, which fake tensors do not have. Of the layers
+    with the same encoding, only the first two are run: the first also saves the tensors that they
+    share, and every later one saves as many bytes as the second.
     """
     remaining = iter(choices)
     num_calls: Counter[Hashable] = Counter()

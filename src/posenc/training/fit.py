@@ -65,10 +65,9 @@ def fit(session: Session, training_fraction: float) -> bool:
     if OmegaConf.select(config, "debug.repeat_batch"):
         batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
-    path = checkpoint.path if checkpoint else None
     try:
         with session.stop.handling_signals():
-            trainer.fit(module, loader, ckpt_path=path, weights_only=True)
+            trainer.fit(module, loader, ckpt_path=checkpoint and checkpoint.path, weights_only=True)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
     if trainer.global_step < steps.total and not recorder.stopped_early:
