@@ -1,6 +1,7 @@
 """`posenc clean` removes the selected runs, and nothing else."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from posenc.cli import main
+from posenc.config.errors import RunError
 from posenc.runs import delete_run
 from posenc.runs.files import read_json
 from posenc.runs.lock import lock
@@ -139,6 +141,26 @@ def test_a_run_is_removed_although_another_clean_deletes_its_temporary_folder(
     monkeypatch.setattr(delete_run, "mkdtemp", delete_once)
     assert main(["clean", f"run={runs[0].path}", "--yes"]) == 0
     assert deleted and not runs[0].path.exists() and runs[1].path.exists()
+
+
+def test_processes_that_delete_the_runs_of_an_experiment_together_all_succeed(
+    runs: list[RunDirectory],
+) -> None:
+    """The last one deletes the folder, with the lock for which the others may be waiting."""
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(delete_run.remove_run, runs))
+    assert not runs[0].path.parent.exists()
+
+
+def test_a_folder_that_another_process_has_deleted_is_no_error(
+    runs: list[RunDirectory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove_first(folder: Path) -> None:
+        shutil.rmtree(folder)
+        raise RunError(f"{folder} has been deleted; rerun the command")
+
+    monkeypatch.setattr(delete_run, "_remove_emptied_folder", remove_first)
+    assert main(["clean", f"run={runs[0].path}", "--yes"]) == 0
 
 
 def test_the_report_is_kept_when_the_last_run_is_removed(runs: list[RunDirectory]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from posenc.api.saved_run import run_config
+from posenc.api.saved_run import run_config, training_data
 from posenc.cli import main
 from posenc.config.component_types import import_target
 from posenc.config.components import check
@@ -272,6 +272,17 @@ def test_a_corpus_that_has_changed_since_training_is_an_error(
     before = set(tmp_path.rglob("*"))
     assert "has changed since the run was trained" in evaluation_error(finished)
     assert set(tmp_path.rglob("*")) == before  # nothing was tokenized
+
+
+def test_a_tokenizer_that_differs_from_that_of_training_is_an_error(
+    finished: RunDirectory,
+) -> None:
+    """Another version of `tokenizers` may train a different one on the same text."""
+    config = finished.config()
+    assert training_data(config, "", print).fingerprint == config.planned.fingerprint
+    config.planned.tokenizer = "0" * 64
+    with pytest.raises(ConfigError, match="the tokenizer that is now trained"):
+        training_data(config, "", print)
 
 
 @pytest.mark.parametrize("module", ["build_tracker", "upload"])

@@ -60,6 +60,12 @@ class OwnGenerator(Transformer):
         return super().hidden_states(tokens, pos, scored) * self.scale
 
 
+class BufferInForward(Transformer):
+    def hidden_states(self, tokens, pos=None, scored=None):
+        self.register_buffer("last", torch.ones(()))
+        return super().hidden_states(tokens, pos, scored)
+
+
 class RandomFeatures(OwnGenerator):
     @wraps(Transformer.__init__)
     def __init__(self, *args, **kwargs):
@@ -68,7 +74,7 @@ class RandomFeatures(OwnGenerator):
 """
 SCHEDULES = """
 import random
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 RATE = [1.0]
 
@@ -93,6 +99,11 @@ def decay(step, total_steps):
 
 def noisy(step, total_steps):
     return 1 - 0.5 * random.random()
+
+
+def random_start(optimizer):
+    start = random.random()
+    return LambdaLR(optimizer, lambda step: start)
 """
 OPTIMIZERS = """
 import torch
@@ -101,6 +112,11 @@ import torch
 class NeedsRho(torch.optim.SGD):
     def __init__(self, params, rho):
         super().__init__(params, lr=rho)
+
+
+class RandomRate(torch.optim.SGD):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, lr=lr * torch.rand(()).item())
 
 
 def number(model):
@@ -194,6 +210,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ),
         ("usesnexttoken", ["UsesNextToken: losses(tokens, targets) depends on later tokens"]),
         ("alwaysdropsout", ["AlwaysDropsOut: losses", "random numbers in evaluation"]),
+        ("bufferinforward", ["BufferInForward", "cannot load the weights", "persistent=False"]),
         ("owngenerator", ["OwnGenerator: losses", "a second model with the same weights"]),
     ],
 )
@@ -230,7 +247,16 @@ def test_a_schedule_whose_state_is_not_saved_is_an_error(
     assert code == 2 and "different learning rate after a resume" in error, error
 
 
-@pytest.mark.parametrize("component", ["model=randomfeatures", "schedule=saved", "schedule=noisy"])
+@pytest.mark.parametrize(
+    "component",
+    [
+        "model=randomfeatures",
+        "optimizer=randomrate",
+        "schedule=saved",
+        "schedule=noisy",
+        "schedule=random_start",
+    ],
+)
 def test_random_numbers_and_saved_state_are_allowed(
     run: Run, small_job: list[str], component: str
 ) -> None:

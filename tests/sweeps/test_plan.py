@@ -215,6 +215,23 @@ def test_a_run_is_not_resumed_with_a_different_tokenizer(
         planned([small_job])
 
 
+def test_a_copy_with_a_different_tokenizer_is_not_reused(
+    small_job: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = planned([small_job])
+    copied: list[Any] = []
+    monkeypatch.setattr(run_writer, "list_checkpoints", lambda _: [Checkpoint(run.path, 3, "")])
+    monkeypatch.setattr(run_writer, "finished_copies", lambda *_: [run])
+    monkeypatch.setattr(run_writer, "copy_run", lambda source, _: copied.append(source))
+    planned([[*small_job, "name=second"]])
+    assert copied == [run]
+    config = run.config()
+    config.planned.tokenizer = "0" * 64
+    write_config(run.config_file, cast("dict[str, Any]", OmegaConf.to_container(config)))
+    planned([[*small_job, "name=third"]])
+    assert copied == [run]
+
+
 def test_a_command_without_an_experiment_keeps_the_claims_of_the_plan(
     small_job: list[str], tmp_path: Path
 ) -> None:

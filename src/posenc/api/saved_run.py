@@ -104,4 +104,12 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
             f"the data or the tokenizer has changed since the run was trained (the fingerprint was"
             f" {config.planned.fingerprint} and is now {current}); {remedy}"
         )
-    return source if is_task else prepare(*source, Path(config.cache_dir), on_progress)
+    if is_task:
+        return source
+    data = prepare(*source, Path(config.cache_dir), on_progress)
+    if config.planned.get("tokenizer") not in (None, data.tokenizer.file_digest):
+        raise ConfigError(
+            f"the tokenizer that is now trained on the same text differs from the run's, perhaps"
+            f" because another version of `tokenizers` is installed; {remedy}"
+        )
+    return data

@@ -45,6 +45,7 @@ from posenc.model.device import (
     processor_name,
     select_device,
 )
+from posenc.model.transformer import derive_seed, seed_cpu
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
 from posenc.runs.frozen_code import code_digest
@@ -232,6 +233,7 @@ def _train_and_evaluate(session: Session) -> bool:
     requests = measurement_requests(config, data, requested)
     model = build_meta_model(config, data.vocab_size, session.encoding)
     fit_fraction = training_fraction(config, model, requests)
+    seed_cpu(derive_seed(config.seed, "fit"))  # for random numbers in a user's components
     if not fit(session, fit_fraction):
         return False
 

@@ -75,7 +75,7 @@ def validate_optimizer(config: DictConfig) -> torch.optim.Optimizer:
             f" not a torch.optim.Optimizer"
         )
     if is_user_code(config.optimizer._target_, "optimizer"):
-        _as_config_error("optimizer", lambda: verify_optimizer(model, optimizer, config))
+        _as_config_error("optimizer", lambda: verify_optimizer(config))
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     _as_config_error("optimizer", optimizer.step)

@@ -17,12 +17,12 @@ from posenc.check import verify_encoding
 from posenc.check.hook_values import describe_value
 from posenc.config.component_types import is_user_code
 from posenc.config.components import build
-from posenc.config.errors import ConfigError
+from posenc.config.errors import ConfigError, first_line
 from posenc.config.user_code import definition_location, user_code_error
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_meta_model, build_model
 from posenc.model.device import attention_dtype, deterministic_numerics, select_device
-from posenc.model.transformer import restored_random_state, seed_cpu
+from posenc.model.transformer import Decoder, restored_random_state, seed_cpu
 from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
 
@@ -72,9 +72,7 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
             repeated = model.losses(tokens, tokens)
             seed_cpu(1)
             changed = model.losses(tokens + scored, tokens)  # the last token of each window differs
-            rebuilt = build_model(config, vocab_size, kernel="auto").eval()
-            rebuilt.load_state_dict(model.state_dict())
-            rebuilt_losses = rebuilt.losses(tokens, tokens)
+            rebuilt_losses = _rebuilt(model, config, vocab_size).losses(tokens, tokens)
     except ConfigError:
         raise
     except Exception as error:  # a user-defined model may raise anything
@@ -87,6 +85,20 @@ def verify_model(config: DictConfig, vocab_size: int, verified: set[str]) -> Non
     _check_reproducible(call, losses, repeated, rebuilt_losses)
     if _differ(losses[:, :-1], changed[:, :-1]) and "causal" not in model.encoding.limitations:
         raise ConfigError(f"{call} depends on later tokens, which the model is trained to predict")
+
+
+def _rebuilt(model: Decoder, config: DictConfig, vocab_size: int) -> Decoder:
+    """Return a new model with the same weights; raise ConfigError if it cannot load them."""
+    rebuilt = build_model(config, vocab_size, kernel="auto").eval()
+    try:
+        rebuilt.load_state_dict(model.state_dict())
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{definition_location(type(model))}: a new {type(model).__name__} cannot load the"
+            f" weights of one that has been called ({first_line(error)}); register buffers in"
+            f" __init__, or with persistent=False"
+        ) from None
+    return rebuilt
 
 
 def _check_reproducible(
@@ -123,16 +135,11 @@ def _check_shape(output: Any, shape: torch.Size, call: str) -> None:
     )
 
 
-def verify_optimizer(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, config: DictConfig
-) -> None:
-    """Raise ConfigError if an optimizer that loads the saved state takes a different next step.
-
-    The optimizer and the model are stepped.
-    """
-    resumed_model = copy.deepcopy(model)
-    resumed_optimizer = optimizer_factory(config)(resumed_model)
+def verify_optimizer(config: DictConfig) -> None:
+    """Raise ConfigError if an optimizer that loads the saved state takes a different next step."""
     with restored_random_state():
+        model, optimizer = _model_and_optimizer(config)
+        resumed_model, resumed_optimizer = _model_and_optimizer(config)
         for gradient in (0.5, -0.25, 1.0):
             _step(model, optimizer, gradient)
         resumed_model.load_state_dict(model.state_dict())
@@ -170,7 +177,7 @@ def verify_schedule(config: DictConfig, total_steps: int) -> None:
 def _optimizer_and_scheduler(
     config: DictConfig, total_steps: int
 ) -> tuple[torch.optim.Optimizer, LRScheduler]:
-    optimizer = optimizer_factory(config)(torch.nn.Linear(1, 1))
+    _, optimizer = _model_and_optimizer(config)
     schedule = build(config.schedule, name="schedule", modules=list(config.modules))
     return optimizer, build_scheduler(schedule, optimizer, total_steps)
 
@@ -185,6 +192,12 @@ def _step_schedule(optimizer: torch.optim.Optimizer, scheduler: LRScheduler) -> 
 
 def _learning_rates(optimizer: torch.optim.Optimizer) -> list[float]:
     return [float(group["lr"]) for group in optimizer.param_groups]
+
+
+def _model_and_optimizer(config: DictConfig) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    seed_cpu(0)  # as in training, random numbers are the same whenever the optimizer is built
+    model = torch.nn.Linear(1, 1)
+    return model, optimizer_factory(config)(model)
 
 
 def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: float) -> None:

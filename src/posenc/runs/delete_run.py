@@ -1,6 +1,8 @@
 """Deletes a run, its local W&B files and, if it was the last run, the experiment's folder."""
 
+import errno
 import glob
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -69,11 +71,14 @@ def remove_run(run: RunDirectory) -> None:
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
-        with suppress(FileNotFoundError):  # another process may be deleting it
-            _delete(deleted)
-    if still_in_plan:
-        _remove_from_plan(folder, name)
-    _remove_emptied_folder(folder)
+        _delete_beside_others(deleted)
+    try:
+        if still_in_plan:
+            _remove_from_plan(folder, name)
+        _remove_emptied_folder(folder)
+    except RunError:
+        if folder.exists():  # otherwise, another process has deleted it
+            raise
 
 
 def _set_aside(path: Path) -> None:
@@ -116,6 +121,16 @@ def _remove_emptied_folder(folder: Path) -> None:
                 (folder / name).rmdir()
         if {path.name for path in folder.iterdir()} <= {PLAN_LOCK, COPY_LOCK}:
             shutil.rmtree(folder)
+
+
+def _delete_beside_others(path: Path) -> None:
+    """Delete a folder, although other processes may delete it or move runs into it."""
+    while os.path.lexists(path):
+        try:
+            _delete(path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
 
 
 def _delete(path: Path) -> None:

@@ -56,7 +56,8 @@ def find_copy(job: Job, experiments: Sequence[str]) -> RunDirectory | None:
     for copy in finished_copies(job.run, experiments):
         copied = replace(job, run=copy)
         with suppress(RunError):
-            if _has_checkpoint(copied) or _is_complete(copied):
+            is_usable = _has_checkpoint(copied) or _is_complete(copied)
+            if is_usable and not _has_other_tokenizer(job, copy.config()):
                 return copy
     return None
 
@@ -113,8 +114,7 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to a different configuration (hash {existing_hash}, not"
             f" {planned['hash']}); delete it, move it elsewhere or use a different name=..."
         )
-    trained_with = existing.planned.get("tokenizer")
-    if trained_with not in (None, planned["tokenizer"]) and _has_checkpoint(job):
+    if _has_other_tokenizer(job, existing) and _has_checkpoint(job):
         raise ConfigError(
             f"{path} was trained with a different tokenizer than the one that is now trained on the"
             f" same text, perhaps because another version of `tokenizers` is installed; use a"
@@ -125,6 +125,11 @@ def _check_directory(job: Job) -> None:
             f"{path} belongs to a different configuration with the same hash (a hash"
             f" collision); use a different name=..."
         )
+
+
+def _has_other_tokenizer(job: Job, existing: DictConfig) -> bool:
+    """Return whether a saved configuration has another tokenizer, trained on the same text."""
+    return existing.planned.get("tokenizer") not in (None, job.values["planned"]["tokenizer"])
 
 
 def _has_checkpoint(job: Job) -> bool:

@@ -12,7 +12,7 @@ from posenc.config.errors import RunError, first_line
 from posenc.config.steps import TrainingSteps, training_steps
 from posenc.encodings.base import Encoding
 from posenc.model.build import build_model
-from posenc.model.transformer import Decoder, derive_seed, seed_cpu
+from posenc.model.transformer import Decoder
 from posenc.runs.environment import rank, world_size
 from posenc.runs.files import truncate_jsonl
 from posenc.training.batches import RepeatedBatch, micro_batch_loader
@@ -51,7 +51,6 @@ def fit(session: Session, training_fraction: float) -> bool:
         for file in (run.metrics_file, run.timing_file):
             truncate_jsonl(file, completed_steps)
         run.set_aside_results(completed_steps * config.batch_tokens)
-    seed_cpu(derive_seed(config.seed, "fit"))  # for random numbers in a user's components
     module = build_module(
         config, data.vocab_size, steps, session.encoding, compiled=session.resolved.compile
     )
@@ -65,9 +64,10 @@ def fit(session: Session, training_fraction: float) -> bool:
     if OmegaConf.select(config, "debug.repeat_batch"):
         batches = RepeatedBatch(batches)
     loader = micro_batch_loader(batches, steps, completed_steps, rank())
+    path = checkpoint.path if checkpoint else None
     try:
         with session.stop.handling_signals():
-            trainer.fit(module, loader, ckpt_path=checkpoint and checkpoint.path, weights_only=True)
+            trainer.fit(module, loader, ckpt_path=path, weights_only=True)
     except torch.OutOfMemoryError as error:
         raise _out_of_memory_error(config, steps, checkpoint is not None, error) from error
     if trainer.global_step < steps.total and not recorder.stopped_early:
