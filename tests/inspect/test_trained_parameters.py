@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from posenc.config.errors import ConfigError
-from posenc.inspect.run.equal_tokens import (
+from posenc.inspect.run.identical_tokens import (
     different_pairs,
     hidden_states,
     identical_pairs,

@@ -16,7 +16,7 @@ from posenc.config.errors import ConfigError
 from posenc.config.steps import TrainingSteps
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED, LOST
 from posenc.jobs.job import main
-from posenc.runs.frozen_code import PACKAGE
+from posenc.runs.code_snapshot import PACKAGE
 from posenc.runs.loss_arrays import read_arrays
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.plan import plan

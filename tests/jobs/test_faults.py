@@ -17,8 +17,8 @@ import torch
 from posenc.cli import main as posenc
 from posenc.jobs.exit_codes import FAILED, FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
+from posenc.runs.code_snapshot import PACKAGE
 from posenc.runs.files import append_jsonl, write_atomic
-from posenc.runs.frozen_code import PACKAGE
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.training import checkpoint
 

@@ -12,8 +12,8 @@ import pytest
 
 from posenc.jobs.exit_codes import DISK_FULL, FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
+from posenc.runs.code_snapshot import snapshot_code
 from posenc.runs.files import DISK_FULL_MESSAGE, READ_ONLY_MESSAGE
-from posenc.runs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.training import checkpoint
 
@@ -82,7 +82,7 @@ def test_a_full_disk_interrupts_a_run_which_resumes_once_there_is_space(
     assert job([str(uninterrupted.path)]) == FINISHED
     words = [*longer, f"outputs_dir={small_disk}/o", "checkpoint.every_seconds=0.05"]
     run = small_run(*words)
-    freeze_code(run.path.parent)
+    snapshot_code(run.path.parent)
     with run.log_file.open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "posenc.jobs.job", str(run.path)], stdout=log, stderr=log

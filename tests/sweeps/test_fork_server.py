@@ -14,7 +14,7 @@ import pytest
 from posenc.config.errors import RunError
 from posenc.jobs.exit_codes import FINISHED, INTERRUPTED
 from posenc.jobs.job import main as job
-from posenc.runs.frozen_code import code_digest, freeze_code, is_intact_copy
+from posenc.runs.code_snapshot import code_digest, is_intact_copy, snapshot_code
 from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory
 from posenc.sweeps.job_process import JobProcess
@@ -68,28 +68,28 @@ def test_a_forked_job_has_the_results_of_a_job_in_this_process(small_run: SmallR
 )
 def test_a_copy_of_the_code_with_other_contents_is_replaced(tmp_path: Path, name: str) -> None:
     """A crash of the machine may leave empty files, and another user may have added code."""
-    code = freeze_code(tmp_path)
+    code = snapshot_code(tmp_path)
     files = {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
     (code / name).parent.mkdir(exist_ok=True)
     (code / name).write_text("")
-    assert freeze_code(tmp_path) == code
+    assert snapshot_code(tmp_path) == code
     assert files == {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
     assert [path.name for path in code.parent.iterdir()] == [code.name] == [code_digest()]
 
 
 def test_a_symlink_that_could_shadow_a_module_is_removed(tmp_path: Path) -> None:
     """Python imports a package in preference to a module of the same name."""
-    code = freeze_code(tmp_path / "sweep")
+    code = snapshot_code(tmp_path / "sweep")
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('code was run')")
     link = code / "posenc" / "runs" / "files"
     link.symlink_to(package)
-    assert freeze_code(tmp_path / "sweep") == code
+    assert snapshot_code(tmp_path / "sweep") == code
     assert not link.exists() and (package / "__init__.py").exists()
     moved = code.rename(tmp_path / "moved")
     code.symlink_to(moved)
-    assert freeze_code(tmp_path / "sweep") == code
+    assert snapshot_code(tmp_path / "sweep") == code
     assert not code.is_symlink() and moved.exists()
 
 
@@ -98,11 +98,11 @@ def test_code_that_was_edited_after_planning_is_not_copied(
 ) -> None:
     monkeypatch.setattr("posenc.IMPORT_TIME", 0.0)
     with pytest.raises(RunError, match="has been modified since"):
-        freeze_code(tmp_path)
+        snapshot_code(tmp_path)
 
 
 def test_only_a_copy_without_links_and_edits_is_intact(tmp_path: Path) -> None:
-    code = freeze_code(tmp_path)
+    code = snapshot_code(tmp_path)
     assert is_intact_copy(code) and not is_intact_copy(tmp_path / "None")
     (tmp_path / "secret").write_text("password")
     (code / "posenc" / "notes.py").symlink_to(tmp_path / "secret")
@@ -114,13 +114,13 @@ def test_only_a_copy_without_links_and_edits_is_intact(tmp_path: Path) -> None:
 
 
 def test_an_intact_copy_of_the_code_is_kept(tmp_path: Path) -> None:
-    inode = freeze_code(tmp_path).stat().st_ino
-    assert freeze_code(tmp_path).stat().st_ino == inode
+    inode = snapshot_code(tmp_path).stat().st_ino
+    assert snapshot_code(tmp_path).stat().st_ino == inode
 
 
 def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> None:
     run = small_run(*LONG)
-    code = freeze_code(run.path.parent)
+    code = snapshot_code(run.path.parent)
     with (code / "posenc" / "__init__.py").open("a") as file:
         file.write("# an edit that changes the digest\n")
     process = fork(run, code)

@@ -15,7 +15,7 @@ import pytest
 from posenc.cli import main
 from posenc.config.errors import ConfigError
 from posenc.config.grids import compose_sweep
-from posenc.runs.frozen_code import freeze_code
+from posenc.runs.code_snapshot import snapshot_code
 from posenc.runs.hardware import cores
 from posenc.runs.run_directory import RunDirectory, list_runs
 from posenc.sweeps.launcher import PlannedRun
@@ -164,7 +164,7 @@ def test_a_job_at_its_time_limit_checkpoints_and_is_requeued(small_run: SmallRun
     run = small_run("tokens=96000")
     launcher = LocalLauncher(jobs=None, cpus_per_task=1, timeout_min=10)
     folder = run.path.absolute().parent
-    job: Any = launcher._submit(PlannedRun(run), freeze_code(folder), folder / ".submitit")
+    job: Any = launcher._submit(PlannedRun(run), snapshot_code(folder), folder / ".submitit")
     while len(run.metrics()) < 5:
         time.sleep(0.05)
     (task,) = Path(f"/proc/{job.job_id}/task/{job.job_id}/children").read_text().split()

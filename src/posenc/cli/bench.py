@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from posenc.benchmark.bench_settings import check_bench_settings
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.command_setup import print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.console import Console

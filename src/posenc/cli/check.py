@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs, require_single_values
+from posenc.cli.command_setup import print_configs, require_single_values
 from posenc.config import components
 from posenc.config.compose import Composer
 from posenc.config.console import Console

@@ -5,7 +5,7 @@ from functools import partial
 from typing import get_args
 
 from posenc.cli.arguments import FOLDER_KEYS, Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.command_setup import experiment_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, RunError, did_you_mean, plural
 from posenc.config.overrides import command_line_axes, override_key

@@ -1,7 +1,7 @@
 """`posenc dashboard`: create or update an experiment's W&B workspace and report."""
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.command_setup import experiment_folder
 from posenc.config.console import Console
 from posenc.config.errors import import_extra
 

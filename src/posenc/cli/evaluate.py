@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import CFG, Arguments
+from posenc.cli.command_setup import command_with_modules, print_configs
 from posenc.cli.run_selection import select_runs
-from posenc.cli.targets import command_with_modules, print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
 from posenc.config.errors import PosencError, RunError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.cli.arguments import CFG, FILTER_KEYS, FOLDER_KEYS, Arguments
+from posenc.cli.command_setup import experiment_folder, print_configs
 from posenc.cli.run_selection import select_one_run
-from posenc.cli.targets import experiment_folder, print_configs
 from posenc.config.component_types import trusted_modules
 from posenc.config.compose import Composer
 from posenc.config.console import Console

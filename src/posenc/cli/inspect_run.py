@@ -6,7 +6,7 @@ from torch import Tensor
 
 from posenc.api.saved_run import run_config, training_data, training_threads
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import command_with_modules, compose_request, print_configs
+from posenc.cli.command_setup import command_with_modules, compose_request, print_configs
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity
@@ -16,7 +16,7 @@ from posenc.data.tokenizers.symbols import SymbolTokenizer
 from posenc.encodings.base import Encoding
 from posenc.evaluation.evaluate import load_model
 from posenc.inspect.inspection import publish_inspection
-from posenc.inspect.run.equal_tokens import last_repeated_positions
+from posenc.inspect.run.identical_tokens import last_repeated_positions
 from posenc.inspect.run.run_measurements import TrainedRun, measure_run
 from posenc.inspect.run.run_tables import run_results
 from posenc.model.build import build_encoding

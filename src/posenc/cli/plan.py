@@ -3,7 +3,7 @@
 import json
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.command_setup import print_configs
 from posenc.config.components import build
 from posenc.config.compose import Composer, compose
 from posenc.config.console import Console

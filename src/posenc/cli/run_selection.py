@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc.cli.arguments import FILTER_KEYS, FOLDER_KEYS, Arguments
-from posenc.cli.targets import experiment_folder, outputs_folder
+from posenc.cli.command_setup import experiment_folder, outputs_folder
 from posenc.config.errors import ConfigError, RunError
 from posenc.config.overrides import command_line_axes, override_key, to_override_value
 from posenc.config.paths import OUTPUTS, experiment_command

@@ -4,7 +4,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import command_with_modules, compose_request, print_configs
+from posenc.cli.command_setup import command_with_modules, compose_request, print_configs
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError
 from posenc.config.identity import check_identity

@@ -1,7 +1,7 @@
 """`posenc sync`: upload the runs of an experiment to W&B, or recreate their offline files."""
 
 from posenc.cli.arguments import Arguments
-from posenc.cli.targets import experiment_folder
+from posenc.cli.command_setup import experiment_folder
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, PosencError, RunError
 from posenc.runs.run_directory import list_runs

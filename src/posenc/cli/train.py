@@ -1,14 +1,14 @@
 """`posenc train`: plan the runs of a sweep, launch the unfinished ones and print a summary.
 
 `posenc report` prints the results. The launcher runs jobs from a frozen copy of the code
-(`posenc.runs.frozen_code`).
+(`posenc.runs.code_snapshot`).
 """
 
 from pathlib import Path
 
 from posenc.api.sweep_launch import compose_training, launch_training, plan_training
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.command_setup import print_configs
 from posenc.config.console import Console
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_command

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posenc.api.tuning import Search, Trial, tune
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.command_setup import print_configs
 from posenc.config.compose import Composer
 from posenc.config.console import Console
 from posenc.config.grids import sweep_jobs

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from posenc.cli.arguments import CFG, Arguments
-from posenc.cli.targets import print_configs
+from posenc.cli.command_setup import print_configs
 from posenc.config.compose import Composer, compose
 from posenc.config.console import Console
 from posenc.config.errors import ConfigError, one_line

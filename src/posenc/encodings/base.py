@@ -89,7 +89,7 @@ class Encoding(nn.Module):
         return q, k
 
     def rotation_index(self, pos_q: Tensor, pos_k: Tensor) -> Tensor | None:
-        """Return the index [R, K] of the rotation with which each query and key are scored.
+        """Return the index [R, K] of the rotation for the score of each query and key.
 
         Used by encodings whose `rotate` returns n rotated copies of q and k, concatenated along
         the channels (d' = n d). Indices are int64, from 0 to n-1; None means that there is only one

@@ -2,11 +2,11 @@
 
     score(i, j) = s(min(i - j, size))    for i - j < size or j < start_size, else -inf
 
-s(n) is the score of the inner encoding at distance n. For first tokens outside the window, this is
-(R(size) q_i) . k_j / sqrt(d) with RoPE, or the score with the bias of distance `size`. As in the
-authors' code (Glaciohound/LM-Infinite, models/llama.py), size is by default the training length;
-the authors keep 10 to 100 tokens. The encoding can be applied to a trained model without
-fine-tuning. q, k [B, H, T, d]; pos [T].
+s(n) is the score of the inner encoding at distance n. For those of the first tokens that are
+outside the window, s(size) is (R(size) q_i) . k_j / sqrt(d) with RoPE, or q_i . k_j / sqrt(d) plus
+the bias at distance `size`. As in the authors' code (Glaciohound/LM-Infinite, models/llama.py),
+size is by default the training length; the authors keep 10 to 100 tokens. The encoding can be
+applied to a trained model without fine-tuning. q, k [B, H, T, d]; pos [T].
 """
 
 from torch import Tensor

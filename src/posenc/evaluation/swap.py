@@ -37,7 +37,7 @@ def swapped_config(config: DictConfig, name: str, swap: DictConfig, length: int)
         reason = "has no spectrum to replace"
         nodes = [node for _, node in walk([OmegaConf.to_container(config.encoding)])]
         if any(_is_drope(node, config.modules) for node in nodes if isinstance(node, dict)):
-            reason = "drops its spectrum at the end of training"
+            reason = "drops its positional encoding at the end of training"
         raise ConfigError(
             f"evaluation/swap={name}: {_target_name(config.encoding)} {reason}; use the swap with"
             f" a rotary or sinusoidal encoding, or use evaluation/swap=window or"
@@ -56,7 +56,7 @@ def swap_encoding(
 ) -> Encoding:
     """Return the run's encoding with a swap applied, and with the parameters of `trained`.
 
-    `progress` is the fraction of training after which `trained` has these parameters.
+    `progress` is the fraction of training after which the parameters of `trained` were saved.
     """
     encoding = build_encoding(swapped_config(config, name, swap, length))
     prefix = "inner." if _is_wrapper(swap, config) else ""
@@ -75,7 +75,7 @@ def _replace_spectra(
 ) -> bool:
     """Replace every spectrum in `node` with `kwargs`.
 
-    Returns whether there was one that is not dropped by DroPE.
+    Returns whether there was one, not counting those in encodings that DroPE drops.
     """
     replaced = False
     for key, child in node.items():

@@ -46,9 +46,9 @@ from posenc.model.device import (
     select_device,
 )
 from posenc.model.transformer import derive_seed, seed_cpu
+from posenc.runs.code_snapshot import code_digest
 from posenc.runs.environment import local_world_size, rank
 from posenc.runs.files import RowsDigest, disk_message, is_disk_full
-from posenc.runs.frozen_code import code_digest
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import ResolvedSettings, StatusWriter
 from posenc.tracking.build_tracker import build_tracker

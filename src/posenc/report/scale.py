@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 MAX_LOG = 230.0
-"""The largest logarithm that `exp` and `expm1` use; the smallest that `exp` uses is -MAX_LOG."""
+"""Arguments of `exp` and `expm1` are limited to MAX_LOG; those of `exp` are at least -MAX_LOG."""
 OVERFLOW = 1e99
 """Perplexities above this are from diverged models and may be clamped; see `MAX_LOG`."""
 
@@ -21,7 +21,7 @@ def expm1(number: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Format a number with two decimals, without decimals from 1,000, as 1.00e+06 from 10^6."""
+    """Format a number as 1.00 below 1,000, as 1000 below a million and as 1.00e+06 above that."""
     if value >= OVERFLOW:
         return f"> {OVERFLOW:.0e}"
     if value < 1000:
@@ -65,7 +65,7 @@ class Scale:
         return expm1(number) if self.kind == "change" else number
 
     def difference(self, difference: float) -> float:
-        """Return a difference on the comparison scale, converted to ratio - 1 if it is relative."""
+        """Convert a difference on the comparison scale to ratio - 1 if the scale is relative."""
         return expm1(difference) if self.is_relative else difference
 
     def margin(self, margin: float) -> float:

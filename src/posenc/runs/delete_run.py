@@ -71,7 +71,7 @@ def remove_run(run: RunDirectory) -> None:
         for wandb_path in wandb_paths:
             _delete(wandb_path)
     for deleted in folder.glob(f"{DELETED_PREFIX}*"):  # NFS keeps the lock file until it is closed
-        _delete_beside_others(deleted)
+        _delete_with_retries(deleted)
     try:
         if still_in_plan:
             _remove_from_plan(folder, name)
@@ -123,7 +123,7 @@ def _remove_emptied_folder(folder: Path) -> None:
             shutil.rmtree(folder)
 
 
-def _delete_beside_others(path: Path) -> None:
+def _delete_with_retries(path: Path) -> None:
     """Delete a folder, although other processes may delete it or move runs into it."""
     while os.path.lexists(path):
         try:

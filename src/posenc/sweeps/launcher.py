@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from posenc.config.errors import ConfigError
+from posenc.runs.code_snapshot import snapshot_code
 from posenc.runs.files import file_sha256
-from posenc.runs.frozen_code import freeze_code
 from posenc.runs.run_directory import RunDirectory
 from posenc.runs.status import Status
 
@@ -81,13 +81,13 @@ class Launcher(Protocol):
         """Print a line of text to the console, without wrapping it."""
         self.console.print(Text(line), soft_wrap=True)
 
-    def freeze_code(self, folder: Path) -> Path:
+    def snapshot_code(self, folder: Path) -> Path:
         """Copy the code to an experiment's folder, and return the path of the copy.
 
         The copy is made once per launcher, so all jobs share it, in all rounds of `posenc tune`.
         """
         if self.code is None or self.code.parents[1] != folder or not self.code.is_dir():
-            self.code = freeze_code(folder)
+            self.code = snapshot_code(folder)
         return self.code
 
     def check_available(self) -> None:

@@ -101,7 +101,7 @@ class _Launch:
         self.outcomes: dict[str, Status] = {}
         self.num_starts: Counter[str] = Counter()
         self.running_elsewhere: set[str] = set()
-        self.code = pool.freeze_code(runs[0].run.path.parent) if runs else None
+        self.code = pool.snapshot_code(runs[0].run.path.parent) if runs else None
         self.initial_statuses = {planned.name: planned.run.status() for planned in runs}
         self.waiting_work = {name: s.work_done for name, s in self.initial_statuses.items()}
         # CUDA and, on macOS, some other libraries may not work in forked processes.

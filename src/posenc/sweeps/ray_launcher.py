@@ -72,7 +72,7 @@ class RayLauncher(Launcher):
             raise RunError(f"cannot connect to a Ray cluster: {one_line(str(error))}") from None
         try:
             self._check_resources(ray, runs)
-            code = self.freeze_code(runs[0].run.path.absolute().parent)
+            code = self.snapshot_code(runs[0].run.path.absolute().parent)
             active = {self._submit(ray, planned, code): planned for planned in runs}
             while active:
                 (task,), _ = ray.wait(list(active))

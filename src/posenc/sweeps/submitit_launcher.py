@@ -64,7 +64,7 @@ class SubmititLauncher(Launcher):
         count = plural(len(runs), "run")
         self.print_line(f"submitting {count} ({self.cluster}), {finished} already finished")
         folder = runs[0].run.path.absolute().parent
-        code, jobs_folder = self.freeze_code(folder), _new_jobs_folder(folder)
+        code, jobs_folder = self.snapshot_code(folder), _new_jobs_folder(folder)
         try:
             while waiting or active:
                 while waiting and len(active) < (self.jobs or len(runs)):

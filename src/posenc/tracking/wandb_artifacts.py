@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig, OmegaConf
 
 from posenc.config.errors import describe_error
+from posenc.runs.code_snapshot import is_intact_copy
 from posenc.runs.environment import source_folder
 from posenc.runs.files import read_mapping
-from posenc.runs.frozen_code import is_intact_copy
 from posenc.runs.run_directory import RunDirectory
 from posenc.tracking.wandb_config import experiment_folder, wandb_id
 from posenc.training.checkpoint import latest_checkpoint

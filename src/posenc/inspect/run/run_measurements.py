@@ -14,7 +14,7 @@ from posenc.inspect.run.attention_sums import (
     ScoreRegions,
     head_rows,
 )
-from posenc.inspect.run.equal_tokens import sentence_rows, text_rows
+from posenc.inspect.run.identical_tokens import sentence_rows, text_rows
 from posenc.inspect.run.observe import observe_attention
 from posenc.inspect.run.rotary_frequencies import FrequencyContributions, rotary_channels
 from posenc.inspect.run.trained_parameters import embedding_rows, parameter_rows

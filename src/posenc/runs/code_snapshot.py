@@ -30,7 +30,7 @@ def _digest(package: Path, excluded: Collection[str] = ()) -> str:
     return digest.hexdigest()
 
 
-def freeze_code(folder: Path) -> Path:
+def snapshot_code(folder: Path) -> Path:
     """Copy the package to `<folder>/.code/<digest>` if it is not there, and return the path.
 
     Jobs import posenc from there. A copy with other files or contents is replaced: a machine
@@ -61,7 +61,7 @@ def freeze_code(folder: Path) -> Path:
 
 
 def is_intact_copy(folder: Path) -> bool:
-    """Return whether a folder, which may be from someone else, is a copy made by `freeze_code`."""
+    """Return whether a folder, which may be from someone else, is a copy by `snapshot_code`."""
     if folder.is_symlink() or not folder.is_dir():
         return False
     return _is_copy(folder, folder.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.runs import frozen_code
+from posenc.runs import code_snapshot
 
 
 def test_the_copy_of_a_read_only_package_can_be_deleted(
@@ -19,7 +19,7 @@ def test_the_copy_of_a_read_only_package_can_be_deleted(
         os.utime(file, (0, 0))  # not edited since the import of posenc
         file.chmod(0o444)
     (package / "part").chmod(0o555)
-    monkeypatch.setattr(frozen_code, "PACKAGE", package)
-    copy = frozen_code.freeze_code(tmp_path / "experiment")
+    monkeypatch.setattr(code_snapshot, "PACKAGE", package)
+    copy = code_snapshot.snapshot_code(tmp_path / "experiment")
     assert all(path.stat().st_mode & stat.S_IWUSR for path in copy.rglob("*"))
     (package / "part").chmod(0o755)

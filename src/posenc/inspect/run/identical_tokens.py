@@ -4,8 +4,8 @@
 cannot tell apart. Hidden states of two identical tokens are compared in three cases:
 
 - the two occurrences of a word in the sentence
-- the same two positions if every token is that word: only their positions differ and, with a causal
-  mask, how many (identical) tokens precede them
+- the same two positions in a sequence that repeats the word, so that only their positions differ
+  and, with a causal mask, the number of (identical) tokens before them
 - every token of the validation text and the previous occurrence of the same token
 """
 
