@@ -281,7 +281,7 @@ def test_a_tokenizer_that_differs_from_that_of_training_is_an_error(
     config = finished.config()
     assert training_data(config, "", print).fingerprint == config.planned.fingerprint
     config.planned.tokenizer = "0" * 64
-    with pytest.raises(ConfigError, match="the tokenizer that is now trained"):
+    with pytest.raises(ConfigError, match="training the tokenizer on the same text again"):
         training_data(config, "", print)
 
 

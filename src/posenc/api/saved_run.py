@@ -25,10 +25,10 @@ from posenc.tracking.build_tracker import reset_untrusted_destination
 def run_config(
     run: RunDirectory, modules: Sequence[str], trust_hint: Callable[[list[str]], str]
 ) -> DictConfig:
-    """Return the configuration of a run, which may import the modules `modules` outside posenc.
+    """Return the configuration of a run, whose components may be from posenc or from `modules`.
 
-    They are not taken from `config.yaml`, because a run directory may come from someone else, and
-    importing a module runs its code. A module is added if the user has already trained with all
+    The modules of `config.yaml` are ignored, because a run directory may come from someone else,
+    and importing a module runs its code. A module is added if the user has already trained with all
     of its classes and functions that the configuration uses. For the same reason, the W&B mode
     `online` or an entity is kept only if the user has trained with it on this machine, and
     `cache_dir` only if the user has trained with it and it has the run's corpus. Raises ConfigError
@@ -109,7 +109,7 @@ def training_data(config: DictConfig, remedy: str, on_progress: Callable[[str], 
     data = prepare(*source, Path(config.cache_dir), on_progress)
     if config.planned.get("tokenizer") not in (None, data.tokenizer.file_digest):
         raise ConfigError(
-            f"the tokenizer that is now trained on the same text differs from the run's, perhaps"
+            f"training the tokenizer on the same text again gives a different one, perhaps"
             f" because another version of `tokenizers` is installed; {remedy}"
         )
     return data

@@ -103,7 +103,7 @@ class EncodingUnderTest:
     def supported_length(self, length: int) -> tuple[int, Changes]:
         """Return a length to test and the configuration changes that it requires.
 
-        The length is `length` if the encoding supports it, if necessary with `length` as the
+        The length is `length` if the encoding supports it, possibly only with `length` as the
         training length; otherwise, it is the encoding's maximum length.
         """
         limit = self.configured_model.encoding.max_length()

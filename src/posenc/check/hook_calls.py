@@ -52,7 +52,7 @@ def float32_inputs(
 
 
 def distinct_layers(encoding: Encoding) -> Iterator[int]:
-    """Yield the index of the first layer and of all later layers whose encodings may differ."""
+    """Yield the indices of the first layer and of those whose encodings may differ from it."""
     for layer in range(encoding.geometry.layers):
         if layer == 0 or encoding.at_layer(layer) is not encoding:
             yield layer

@@ -38,8 +38,8 @@ HELP = {
     "evaluate": """
         usage: posenc evaluate run=PATH | name=NAME | experiment=NAME [key=value ...]
 
-        Adds rows to evaluation.json, replacing those with the same measurement, budget and scored
-        tokens.
+        Adds rows to evaluation.json. A new row replaces one with the same data, protocol, length,
+        swap, budget and scored tokens.
 
           posenc evaluate run=scratch/rope-L256-s1 data=text data.test=book.txt
           posenc evaluate run=scratch/rope-L256-s1 evaluation/swap=none,pi,yarn
@@ -47,8 +47,8 @@ HELP = {
 
         keys
           run                                     a run directory, or a unique prefix of its name
-          name, experiment, size, outputs_dir     the finished runs of an experiment; with run, the
-                                                  experiment to search for that run
+          name, experiment, size, outputs_dir     the finished runs of an experiment; with run=,
+                                                  the experiment in which to look for that run
           encoding, train_length, seed            filters on these runs
           evaluation                              config group; posenc list evaluation
           evaluation.lengths | .offsets | .factors    default: the lengths of the run

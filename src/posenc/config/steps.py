@@ -56,31 +56,31 @@ def training_steps(
 
 
 def evaluated_steps(config: DictConfig) -> dict[int | None, int]:
-    """Map the training budgets at which a run is evaluated to numbers of optimizer steps.
+    """Map the token counts at which a run is evaluated to numbers of optimizer steps.
 
-    The budgets are those of `evaluation.at_tokens`, in tokens, followed by None for the end of
-    training. A budget that equals `tokens` is also the end of training and is not listed twice.
-    Raises ConfigError if a budget is not positive or exceeds `tokens`, or if the budgets do not
-    increase by at least one step each.
+    The token counts are those of `evaluation.at_tokens`, followed by None for the end of training.
+    A count that equals `tokens` is also the end of training and is not listed twice. Raises
+    ConfigError if a count is not positive or exceeds `tokens`, or if the counts do not increase by
+    at least one step each.
     """
-    budgets, limit = list(config.evaluation.at_tokens), config.tokens
-    for tokens in budgets:
+    token_counts, limit = list(config.evaluation.at_tokens), config.tokens
+    for tokens in token_counts:
         if not 0 < tokens <= limit:
             raise ConfigError(
                 f"evaluation.at_tokens={tokens} must be between 1 and tokens={limit}; remove it"
                 + (" or train for more tokens" if tokens > limit else "")
             )
-    if budgets[-1:] != [limit]:
-        budgets.append(limit)
-    steps = [_num_steps(tokens, config) for tokens in budgets]
-    for (a, b), (step, next_step) in zip(pairwise(budgets), pairwise(steps), strict=True):
+    if token_counts[-1:] != [limit]:
+        token_counts.append(limit)
+    steps = [_num_steps(tokens, config) for tokens in token_counts]
+    for (a, b), (step, next_step) in zip(pairwise(token_counts), pairwise(steps), strict=True):
         if step >= next_step:
             end = f" (tokens={b} is the end of training)" if b == limit else ""
             raise ConfigError(
                 f"evaluation.at_tokens={a},{b}{end}: the values must increase by at least one"
                 f" optimizer step of batch_tokens={config.batch_tokens}; sort them or remove one"
             )
-    return {**dict(zip(budgets[:-1], steps[:-1], strict=True)), None: steps[-1]}
+    return {**dict(zip(token_counts[:-1], steps[:-1], strict=True)), None: steps[-1]}
 
 
 def _num_steps(tokens: int, config: DictConfig) -> int:

@@ -34,9 +34,9 @@ WINDOW_KEYS = ("protocol", "stride")
 def paired_samples(
     clause: Clause, train_length: int, experiment: Experiment
 ) -> tuple[dict[int, tuple[float, float]], NoVerdictError | None]:
-    """Return the numbers of both sides by seed, and an error if there are too few for a verdict.
+    """Return both sides' values by seed, and an error if there are too few seeds for a verdict.
 
-    Raises NoVerdictError if no seed has numbers for both sides or the sides are not comparable.
+    Raises NoVerdictError if no seed has values for both sides or the sides are not comparable.
     """
     values = clause.values
     runs = [runs_by_seed(value, train_length, experiment) for value in values]
@@ -66,7 +66,7 @@ def paired_samples(
 
 
 def _check_same_training(values: Sequence[Value], runs: Sequence[Run]) -> None:
-    """Raise NoVerdictError if runs differ in a training setting that no value selects."""
+    """Raise NoVerdictError if runs differ in a training setting that no selector contains."""
     selected = {key for value in values for key in value.selector}
     for run in runs[1:]:
         first, other = training_settings(runs[0].config), training_settings(run.config)

@@ -118,9 +118,9 @@ def _read_checked_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays in an npz file after comparing them with the rows that they belong to.
 
-    The arrays of a measurement are those of its row with the most scored tokens. In older versions,
-    rows with the same time budget replaced each other, so the arrays may be those of a row with
-    more tokens that was replaced.
+    The arrays of a measurement are those of its row with the most scored tokens. Older versions
+    overwrote a row when it was evaluated again with the same time budget, so the arrays may be
+    those of an overwritten row with more tokens.
     """
     arrays = read_arrays(path)
     time_limited = {measurement_key(row) for row in rows if budget_key(row)[0] is not None}

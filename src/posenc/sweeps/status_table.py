@@ -145,7 +145,7 @@ def _saved_command(plan: Mapping[str, Any], run: RunDirectory) -> str:
 def _command_to_finish(
     plan: Mapping[str, Any], folder: Path, saved: str, states: Collection[str]
 ) -> str | None:
-    """Return a saved command with what the states of its runs and a renamed folder require.
+    """Return a saved command, with retry=true if runs failed, and name= if the folder was renamed.
 
     Returns None if all runs are finished or the command is withheld.
     """

@@ -58,7 +58,7 @@ class LoggedKeys:
 
 
 def corrupt_records(folder: Path) -> dict[str, str]:
-    """Map each run whose evaluation or W&B record cannot be read to the reason."""
+    """Return, by name, why the evaluation or W&B record of a run cannot be read."""
     reasons = {}
     for run in list_runs(folder):
         try:
