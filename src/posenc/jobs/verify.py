@@ -141,11 +141,11 @@ def verify_optimizer(config: DictConfig) -> None:
         model, optimizer = _model_and_optimizer(config)
         resumed_model, resumed_optimizer = _model_and_optimizer(config)
         for gradient in (0.5, -0.25, 1.0):
-            _step(model, optimizer, gradient)
+            _step(optimizer, gradient)
         resumed_model.load_state_dict(model.state_dict())
         resumed_optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-        _step(model, optimizer, 0.75)
-        _step(resumed_model, resumed_optimizer, 0.75)
+        _step(optimizer, 0.75)
+        _step(resumed_optimizer, 0.75)
     are_equal = partial(torch.allclose, rtol=0.0, atol=0.0, equal_nan=True)
     if not all(map(are_equal, model.parameters(), resumed_model.parameters())):
         raise ConfigError(
@@ -183,10 +183,7 @@ def _optimizer_and_scheduler(
 
 
 def _step_schedule(optimizer: torch.optim.Optimizer, scheduler: LRScheduler) -> None:
-    seed_cpu(0)
-    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-        parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
+    _step(optimizer, 0.0)
     scheduler.step()
 
 
@@ -200,8 +197,8 @@ def _model_and_optimizer(config: DictConfig) -> tuple[torch.nn.Module, torch.opt
     return model, optimizer_factory(config)(model)
 
 
-def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, gradient: float) -> None:
+def _step(optimizer: torch.optim.Optimizer, gradient: float) -> None:
     seed_cpu(0)  # for optimizers that add noise
-    for parameter in model.parameters():
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
         parameter.grad = torch.full_like(parameter, gradient)
     optimizer.step()
