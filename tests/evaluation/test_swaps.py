@@ -201,7 +201,7 @@ def test_a_custom_swap_without_a_target_gives_one_error_message(
         (["encoding=nope"], "swap=pi: NoPE has no spectrum to replace"),
         (["encoding=rope", "encoding.trainable=true"], "trainable=true"),
         (["encoding=rope", "encoding/spectrum=power"], "only the geometric spectrum can be scaled"),
-        (["encoding=drope"], "Drope drops its spectrum"),
+        (["encoding=drope"], "Drope drops its positional encoding"),
     ],
 )
 def test_a_swap_that_the_encoding_does_not_support_is_an_error_before_training(
@@ -222,7 +222,7 @@ def test_a_subclass_of_drope_is_recognized(tmp_path: Path, monkeypatch: pytest.M
     normalize_swaps(config, None, [])
     ((text, swap),) = evaluation_swaps(config).items()
     assert text is not None and swap is not None
-    with pytest.raises(ConfigError, match="Mine drops its spectrum"):
+    with pytest.raises(ConfigError, match="Mine drops its positional encoding"):
         swapped_config(config, text, swap, 1024)
 
 
