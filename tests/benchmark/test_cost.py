@@ -79,7 +79,7 @@ def test_activations_of_factored_attention_on_a_gpu_are_those_of_its_implementat
     """On a GPU, the factors are additional columns of queries and keys; here, a CPU does this."""
     overrides = [f"encoding={encoding}", "precision=bf16", "kernel=factored"]
     config = make_config(*overrides, "model.width=64", "model.layers=4")
-    on_gpu = partial(factored.attend_on, torch.device("cuda"))
+    on_gpu = partial(factored.attend, device=torch.device("cuda"))
     monkeypatch.setattr(factored, "attend", on_gpu)
     real = bytes_saved_by_autograd(config)
     monkeypatch.undo()

@@ -111,29 +111,26 @@ def bias_factors(
     return factors
 
 
-def attend(encoding: Encoding, x: Tensor, q: Tensor, k: Tensor, v: Tensor, pos: Tensor) -> Tensor:
-    """Compute the same attention output as `reference.attend`.
-
-    Raises UnsupportedKernelError if the bias of this input does not factorize.
-    """
-    return attend_on(q.device, encoding, x, q, k, v, pos)
-
-
-def attend_on(
-    device: torch.device,
+def attend(
     encoding: Encoding,
     x: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
     pos: Tensor,
+    device: torch.device | None = None,
 ) -> Tensor:
-    """Compute the same as `attend` in the way that is used on `device`."""
+    """Compute the same attention output as `reference.attend`.
+
+    `device` selects the implementation, by default that for the device of q. Raises
+    UnsupportedKernelError if the bias of this input does not factorize.
+    """
     query_factors, key_factors = bias_factors("factored", encoding, x, q, k, pos)
     shape = (*q.shape[:3], -1)
     query_factors = None if query_factors is None else query_factors.double().expand(shape)
     key_factors = key_factors.double().expand(shape)
-    attention = low_rank_attention if device.type == "cpu" else attend_with_extra_columns
+    on_cpu = (device or q.device).type == "cpu"
+    attention = low_rank_attention if on_cpu else attend_with_extra_columns
     return attention(q, k, v, query_factors, key_factors)
 
 

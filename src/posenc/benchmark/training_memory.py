@@ -10,10 +10,9 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from posenc.attention import KernelFunction
+from posenc.attention import KernelFunction, factored
 from posenc.attention.causal import causal_attention
 from posenc.attention.choice import KernelChoice, attend_with, layer_choices
-from posenc.attention.factored import attend_on, bias_factors
 from posenc.attention.flex import BLOCK_SIZE, factor_columns
 from posenc.config.components import build
 from posenc.config.steps import TrainingSteps
@@ -284,12 +283,12 @@ def _attend_with_choices(
             # flex needs a GPU. It saves what causal attention saves, and the bias factors.
             out = causal_attention(q, k, v, v.shape[-1] ** -0.5)
             if encoding.overrides("content_bias"):
-                factors = bias_factors("flex", encoding, x, q, k, pos)
+                factors = factored.bias_factors("flex", encoding, x, q, k, pos)
                 for column in factor_columns(factors, q.shape[:2], -q.shape[2] % BLOCK_SIZE):
                     for part in column:
                         saved.add(part)
         elif choice.name == "factored":
-            out = attend_on(device, encoding, x, q, k, v, pos)
+            out = factored.attend(encoding, x, q, k, v, pos, device)
         else:
             out = attend_with(choice, encoding, x, q, k, v, pos)
         out_is_saved = saved.nbytes([out]) > 0
