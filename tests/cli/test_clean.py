@@ -232,7 +232,7 @@ def test_a_running_run_is_not_removed(
         (["name=scratch", "state=running"], "state=running"),
         (["run=nowhere"], "no config.yaml"),
         (["run=other"], "not the configuration of a planned run"),
-        (["run=moved"], "is not the directory of the run"),
+        (["run=moved"], "is not named after the run"),
     ],
 )
 def test_an_invalid_selection_removes_nothing(

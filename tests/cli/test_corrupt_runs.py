@@ -107,7 +107,7 @@ def test_a_directory_with_the_files_of_another_run_is_not_reported(
     shutil.copytree(trained.path, other.path)
     assert main(["report", f"outputs_dir={trained.path.parents[1]}", "name=scratch"]) == 0
     output = " ".join(capsys.readouterr().out.split())
-    assert f"{other.name} is not the directory of the run" in output
+    assert f"{other.name} is not named after the run" in output
     with pytest.raises(RunError, match=f"rename it to {trained.name}"):
         sync_run(other, offline=True)
 

@@ -54,7 +54,7 @@ class Examples(NamedTuple):
 
 
 class Batches(Protocol):
-    """Training batches in an order that a seed determines."""
+    """Training batches, in an order determined by a seed."""
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return the inputs and targets of `step`, int64 [size, T] each."""

@@ -1,4 +1,4 @@
-"""Evaluates the weights of a run and adds the rows to its `evaluation.json`."""
+"""Evaluates a run's weights; `scoring.py` measures the rows and adds them to evaluation.json."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -116,8 +116,8 @@ class Budget:
     def order(self, windows: Windows) -> NDArray[np.int64]:
         """Return the indices of the windows to score, in the order in which to score them.
 
-        With a budget, the windows are spread evenly over the split, whenever scoring stops: the
-        fractional parts of multiples of the inverse golden ratio are evenly distributed (Weyl
+        With a budget, the windows are spread evenly over the split, no matter when scoring stops:
+        the fractional parts of multiples of the inverse golden ratio are evenly distributed (Weyl
         1916).
         """
         indices = np.arange(len(windows.lengths))

@@ -201,7 +201,7 @@ def _code_note(experiment: Experiment) -> list[str]:
 
 def _coverage_note(experiment: Experiment) -> list[str]:
     """Return a warning if a budget left targets unscored."""
-    rows = [row for _, row in experiment.comparable_rows]
+    rows = [row for _, row in experiment.final_rows]
     coverages = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
     if not coverages or coverages[0] == 1:
         return []

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 MIN_SEEDS = 3
-"""The minimum number of seeds for a verdict and, in result tables and figures, a t interval."""
+"""The minimum number of seeds for a verdict or, in result tables and figures, for a t interval."""
 
 
 @dataclass(frozen=True)

@@ -130,9 +130,10 @@ ACCURACY = DisplayedQuantity(
 class Point:
     """The values of several seeds at one `x`: a length, a position or a number of training tokens.
 
-    `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`; see
-    `curves.RunPoint`. `tokens` is the number of scored tokens that each value averages over, or the
-    largest such number if `tokens_differ` between seeds, for example because of a time budget.
+    `values`, `blocks` and `end_losses` have one entry per seed, in the order of `seeds`. For
+    losses, the values are the `loss` of each seed's evaluation row (see report/curves.py). `tokens`
+    is the number of scored tokens that each value averages over, or the largest such number if
+    `tokens_differ` between seeds, for example because of a time budget.
     """
 
     x: float

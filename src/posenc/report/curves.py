@@ -16,7 +16,7 @@ from posenc.config.paths import NO_SWAP
 from posenc.data.build_data import saved_task
 from posenc.evaluation.protocols import NONOVERLAPPING_PROTOCOLS
 from posenc.report.curve_set import ACCURACY, Curve, CurveSet, EvaluationKey, Point
-from posenc.report.experiment import Experiment, Row, Run
+from posenc.report.experiment import Experiment, Run
 from posenc.report.published_curves import PublishedCurve
 from posenc.report.swap_series import merge_swaps
 from posenc.runs.evaluation_rows import budget_key, measurement_key
@@ -91,7 +91,7 @@ def position_curves(experiment: Experiment) -> list[CurveSet]:
     none, the one with the most windows. A mean over a few windows mostly depends on their text.
     """
     runs_by_length: dict[tuple[EvaluationKey, int], dict[int, list[RunLosses]]] = {}
-    for run, row in experiment.comparable_rows:
+    for run, row in experiment.final_rows:
         if row["protocol"] == BY_POSITION:
             arrays = sums_and_counts(row, run.positions, position_array_name(row))
             if arrays is not None:  # None if missing or from a different budget
@@ -135,21 +135,21 @@ def evaluation_key(row: Row) -> EvaluationKey:
     return EvaluationKey(**{name: row[name] for name in names})
 
 
-def _run_points(experiment: Experiment, quantity: str) -> Iterator[RunPoint]:
-    """Yield a point for each comparable row of the final weights that has a value for `quantity`.
+def _run_points(experiment: Experiment, field: str) -> Iterator[RunPoint]:
+    """Yield a point for each comparable row of the final weights that has a value in `field`.
 
     If the baseline of the swaps was evaluated with a different budget from the comparable rows, its
     rows are also yielded as the swap `none`.
     """
-    rows = [(run, row, evaluation_key(row)) for run, row in experiment.comparable_rows]
+    rows = [(run, row, evaluation_key(row)) for run, row in experiment.final_rows]
     swapped = [run for run in experiment.runs if any(row["swap"] for row in run.comparable_rows)]
     unswapped = [(run, row) for run in swapped for row in _unswapped_rows(run)]
     if any(row not in run.comparable_rows for run, row in unswapped):
         rows += [(run, row, replace(evaluation_key(row), swap=NO_SWAP)) for run, row in unswapped]
     for run, row, key in rows:
-        if row.get(quantity) is not None:
-            point = RunPoint(run, key, row["length"], row[quantity], row["count"])
-            if quantity == "loss":
+        if row.get(field) is not None:
+            point = RunPoint(run, key, row["length"], row[field], row["count"])
+            if field == "loss":
                 end_loss = end_of_window_loss(row, run.positions)
                 point = point._replace(blocks=run.blocks(row), end_loss=end_loss)
             yield point

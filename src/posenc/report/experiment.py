@@ -151,7 +151,7 @@ class Experiment:
         return [run for run in self.runs if run.rows]
 
     @cached_property
-    def comparable_rows(self) -> list[tuple[Run, Row]]:
+    def final_rows(self) -> list[tuple[Run, Row]]:
         """Pairs of a run and one of its comparable rows, for the final weights only."""
         return [
             (run, row)

@@ -128,7 +128,7 @@ def _table(
         fixed = [other for other in all_fixed if other.curve.label == label]
         names = [label, *(f"{label}, fixed targets" for _ in fixed)]
         for name, shown in zip(names, [row, *fixed], strict=True):
-            cells = [_cell(shown.values.get(x), quantity) for x in lengths]
+            cells = [_cell(quantity, shown.values.get(x)) for x in lengths]
             ratio = Cell(format_length_ratio(shown.curve, curves))
             last = [ratio, *(_early_cells(shown) if has_early_tokens else ())]
             grid.append([name, shown.curve.seeds, *cells, *last])
@@ -165,19 +165,20 @@ def _source_notes(published: Mapping[str, PublishedCurve]) -> list[str]:
     return [note] if sources else []
 
 
-def _cell(value: TableValue | None, quantity: DisplayedQuantity) -> Cell:
+def _cell(quantity: DisplayedQuantity, value: TableValue | None) -> Cell:
     if value is None:
         return Cell(None)
     point, band = value.point, value.point.band
-    text = _band_text(band, quantity.format, quantity.from_mean)
+    interval_text = _half_width(band, quantity.format, quantity.from_mean)
+    text = f"{quantity.format_mean(point)}{interval_text}"
     tooltip = f"mean {quantity.mean_name} {point.mean:.4f} over {point.tokens:,} tokens"
     if band.description:
         tooltip += f"; {band.low:.4f} to {band.high:.4f}, {band.description}"
     if interval := point.text_interval:
         tooltip += f"; {interval.low:.4f} to {interval.high:.4f} over {interval.variation}"
     if difference := value.difference:
-        interval_text = f"{difference.low:+.4f} to {difference.high:+.4f}"
-        tooltip += f"; difference from the best {difference.mean:+.4f} ({interval_text})"
+        limits = f"{difference.low:+.4f} to {difference.high:+.4f}"
+        tooltip += f"; difference from the best {difference.mean:+.4f} ({limits})"
     return Cell(text, best=value.best, tooltip=tooltip)
 
 
@@ -186,16 +187,18 @@ def _early_cells(row: ResultRow) -> list[Cell]:
     if row.early_tokens is None:
         return [Cell(None), Cell(None)]
     slope, fraction = row.early_tokens.slope, row.early_tokens.fraction
-    fraction_text = _band_text(fraction, "{:.0%}".format) if fraction else None
-    return [Cell(_band_text(slope, "{:.2f}".format)), Cell(fraction_text)]
+    return [
+        Cell(f"{slope.mean:.2f}{_half_width(slope, '{:.2f}'.format)}"),
+        Cell(f"{fraction.mean:.0%}{_half_width(fraction, '{:.0%}'.format)}" if fraction else None),
+    ]
 
 
-def _band_text(
+def _half_width(
     band: Band, format: Callable[[float], str], transform: Callable[[float], float] = float
 ) -> str:
-    """Return the transformed mean and, with enough seeds, ± half the width of the t interval."""
-    mean, low, high = map(transform, (band.mean, band.low, band.high))
-    return format(mean) + (f" ±{format((high - low) / 2)}" if band.is_t_interval else "")
+    """Return " ±" and half the width of the transformed t interval; "" if the band is not one."""
+    low, high = transform(band.low), transform(band.high)
+    return f" ±{format((high - low) / 2)}" if band.is_t_interval else ""
 
 
 def comparison_notes(

@@ -71,7 +71,7 @@ def _is_copy(folder: Path, digest: str) -> bool:
     """Return whether a folder has the files of the package with this digest, and nothing else.
 
     `digest` may be abbreviated. Symbolic links are rejected: a link to a folder can shadow a module
-    of the same name, and a link to a file can have the contents of a private file.
+    of the same name, and a link to a file can expose a private file.
     """
     names = [path.name for path in folder.iterdir()]
     if names != ["posenc"] or any(path.is_symlink() for path in folder.rglob("*")):

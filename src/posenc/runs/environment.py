@@ -27,7 +27,7 @@ PRECISION_VARIABLES = (
 )
 """Environment variables that lower the precision of float32 matrix products.
 
-Libraries read them when they compute their first product.
+Libraries read them when they compute their first matrix product.
 """
 SOURCE_VARIABLE = "POSENC_SOURCE"
 """The variable that holds the folder of the original package, in case a job imports a copy."""

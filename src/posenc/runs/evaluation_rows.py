@@ -1,5 +1,7 @@
 """The rows of `evaluation.json`, and the choice of rows that can be compared.
 
+`evaluation/scoring.py` computes and saves rows, and `report/experiment.py` reads them.
+
 A row is the result of a measurement: the mean loss of one protocol at one length. Its budget
 (`budget_tokens` and `budget_seconds` of the evaluation) limits how many targets are scored. A run
 evaluated with several budgets has several rows for one measurement, but a mean over seeds, or the

@@ -84,8 +84,8 @@ class RunDirectory:
         name = values["planned"]["run"]
         if name != self.path.absolute().name:
             raise RunError(
-                f"{self.path} is not the directory of the run that its config.yaml names; rename"
-                f" it to {name}, or delete it if it is a copy"
+                f"{self.path} is not named after the run in its config.yaml; rename it to {name},"
+                " or delete it if it is a copy"
             )
 
     def status(self) -> Status:
@@ -138,7 +138,7 @@ class RunDirectory:
         return read_rows(self.ngrams_file, NGRAMS, owner=run_hash)
 
     def losses_by_position(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-        """Return `read_position_losses` of the run; `rows` are its evaluation rows."""
+        """Return losses by position; `rows` are the evaluation rows. See `read_position_losses`."""
         return read_position_losses(self.positions_file, rows)
 
     def losses_by_block(self, rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:

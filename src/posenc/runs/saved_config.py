@@ -38,7 +38,7 @@ MAX_CONFIG_BYTES = 1_000_000
 """The maximum size of a `config.yaml`; those of the shipped experiments are under 6 kB."""
 
 PATTERNS = {"posenc_version": r"[\w.+!-]{1,40}", "fingerprint": "[0-9a-f]{1,64}"}
-"""Regular expressions for settings in `planned` that are parts of paths or are printed."""
+"""Regular expressions for settings in `planned` that are used in paths or printed."""
 
 
 def write_config(file: Path, values: dict[str, Any]) -> None:
@@ -53,9 +53,9 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
     Its `modules` are empty: the command line decides which modules are trusted, not this file.
     Options that were added later have the defaults that preserve the old behavior. Raises RunError
     if the file is corrupt, was not written by planning, contains an alias or an interpolation, or
-    is from a version whose settings had different names. With `verify`, also raises RunError if the
-    identity or a setting in DIGEST_FIELDS has been edited since the run was planned; the hash of a
-    run is not checked if that requires importing a custom class.
+    is from a version whose settings had different names. With `verify`, also raises RunError if a
+    setting that the hash covers, or one in DIGEST_FIELDS, has been edited since the run was
+    planned; the hash of a run is not checked if that requires importing a custom class.
     """
     try:
         values = load_yaml(read_text(file, MAX_CONFIG_BYTES))
@@ -77,7 +77,7 @@ def read_config(file: Path, *, verify: bool = False) -> dict[str, Any]:
 
 
 def _check_planned(file: Path, values: dict[str, Any]) -> None:
-    """Raise RunError unless `values` have the form of the configuration of a planned run."""
+    """Raise RunError unless `values` is the configuration of a planned run."""
     for key, value in walk(values):
         if isinstance(value, str) and "${" in value:
             raise RunError(

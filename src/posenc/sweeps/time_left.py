@@ -11,7 +11,7 @@ class Pace:
     """The pace of a run since its process started at time `now`.
 
     `work` is the completed fraction of the run (0 to 1). Start-up time is measured separately, and
-    work completed before this start does not count.
+    progress made before this start is excluded.
     """
 
     def __init__(self, now: float, work: float) -> None:

@@ -18,7 +18,7 @@ MONITORABLE_METRICS = ("loss", "learning_rate", "validation_loss")
 
 REJECTED_CALLBACKS: dict[type[pl.Callback], str] = {
     pl.callbacks.Checkpoint: "posenc saves checkpoints itself; set checkpoint.every_seconds",
-    pl.callbacks.ProgressBar: "`posenc train` and `posenc status` show the progress",
+    pl.callbacks.ProgressBar: "`posenc train` and `posenc status` show progress",
     pl.callbacks.ModelSummary: "`posenc plan` shows the number of parameters",
     pl.callbacks.GradientAccumulationScheduler: "set micro_batch_tokens",
     pl.callbacks.BatchSizeFinder: "set micro_batch_tokens",

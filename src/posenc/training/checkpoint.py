@@ -88,7 +88,7 @@ class Checkpoint:
         return contents
 
     def check_training_state(self, run_hash: str) -> None:
-        """Raise RunError like `load`, or if anything needed to resume training is missing."""
+        """Raise RunError where `load` does, or if anything needed to resume is missing."""
         contents = self.load(run_hash)
         for key, (expected, size) in TRAINING_STATE.items():
             value = contents.get(key)
@@ -96,7 +96,7 @@ class Checkpoint:
                 raise self.load_error(ValueError(f"{key} is missing or invalid"))
 
     def weights(self, run_hash: str | None = None) -> dict[str, torch.Tensor]:
-        """Return the state_dict of the model. Raises RunError like `load`."""
+        """Return the state_dict of the model. Raises RunError where `load` does."""
         state = self.load(run_hash)["state_dict"]
         return {str(name).removeprefix("model."): value for name, value in state.items()}
 
@@ -177,7 +177,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
-    """Return the newest intact checkpoint all of whose steps have a row in `metrics.jsonl`.
+    """Return the newest intact checkpoint with a row in `metrics.jsonl` for every step before it.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
     RunError if every intact checkpoint covers steps whose rows are missing, incomplete or out of

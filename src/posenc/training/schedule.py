@@ -26,9 +26,9 @@ def build_scheduler(
     """Return the scheduler of a run, which is stepped once after each optimizer step.
 
     `schedule` is a `Schedule`, a subclass of LRScheduler, or any other function whose first
-    parameter is called `optimizer` and that returns an LRScheduler; its other parameters are
-    bound. Raises ValueError if the scheduler ends before the run does or needs a metric, and
-    TypeError if a function returns anything else. Errors of the scheduler's constructor propagate.
+    parameter is called `optimizer` and that returns an LRScheduler; its other parameters are bound.
+    Raises ValueError if the scheduler ends before the run does or needs a metric, and TypeError if
+    a function returns anything else. Errors raised by the scheduler's constructor propagate.
     """
     if next(iter(inspect.signature(schedule).parameters), None) != "optimizer":
         return LambdaLR(optimizer, lambda step: schedule(step, total_steps))

@@ -15,7 +15,7 @@ from posenc.training.stop import StopRequest
 
 @dataclass(frozen=True)
 class Session:
-    """A run and the objects that training and evaluating it require.
+    """A run and everything needed to train and evaluate it.
 
     `encoding` is the run's encoding before training; see `ResolvedSettings` for `resolved`.
     `progress` receives the run's progress, and `stop` says whether the run should stop. After each

@@ -31,11 +31,11 @@ changes nothing.
 
 
 def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
-    """Return the tokenizer that a tokenizer.json with this text describes.
+    """Build a tokenizer from the contents of a tokenizer.json.
 
-    Raises ConfigError if the library rejects it, if it has dropout, which makes tokens random, if a
-    short text could become many tokens, or if it takes too long to encode a short text, because of
-    a regular expression that backtracks.
+    Raises ConfigError if the library rejects it, if it has dropout, which makes tokenization
+    random, if a short text could become many tokens, or if it takes too long to encode a short
+    text, because of a regular expression that backtracks.
     """
     with library_errors("the tokenizers library cannot read it"):
         tokenizer = HuggingFaceTokenizer.from_str(text)
@@ -43,7 +43,7 @@ def load_library_tokenizer(text: str) -> HuggingFaceTokenizer:
     tokenizer.no_padding()  # a file could set a length that exhausts memory
     serialized = json.loads(tokenizer.to_str())
     if serialized["model"].get("dropout"):
-        raise ConfigError("its model has dropout, which makes tokens random; set it to null")
+        raise ConfigError("its model has dropout, which makes tokenization random; set it to null")
     _check_growth(serialized)
     start = time.thread_time()
     with suppress(ConfigError), library_errors(""):  # not every tokenizer can encode this text

@@ -1,4 +1,4 @@
-"""Spectra for sequences that are s times as long as in training; geometric if s is 1.
+"""Spectra for sequences s times as long as in training; if s is 1, the geometric spectrum.
 
 A `factor` of None means s = max(1, sequence length / training length), so that nothing changes up
 to the training length ("dynamic scaling", YaRN, arXiv:2309.00071, section 3.3).
