@@ -54,6 +54,7 @@ def test_a_benchmark_prints_tables_and_writes_its_files(
     assert {file.name for file in folder.iterdir()} == files
 
 
+@pytest.mark.slow
 def test_the_attention_of_one_layer_can_be_timed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

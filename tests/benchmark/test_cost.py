@@ -370,6 +370,7 @@ def test_the_throughput_of_this_machine_is_measured(make_config: Callable[..., D
     assert evaluation == training
 
 
+@pytest.mark.slow
 def test_runs_on_a_cpu_are_timed_on_the_cpu_of_a_machine_with_a_gpu(
     make_config: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -442,6 +442,7 @@ def test_state_that_is_saved_or_follows_training_is_not_a_mistake(
     assert "missing.txt" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_whose_encoding_uses_the_global_random_numbers_of_python_and_numpy_are_equal(
     train: Callable[..., int], small_job: list[str]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_parameter_from_the_command_line_is_checked(check: Check) -> None:
     assert result.stdout.endswith(f"pass {len(PROPERTIES) - 1}, fail 1\n")
 
 
+@pytest.mark.slow
 def test_a_hook_that_raises_is_reported_without_a_traceback(check: Check) -> None:
     result = check("--config-dir=my_conf", "encoding=raising")
     assert result.returncode == 1

@@ -22,6 +22,7 @@ def posenc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([POSENC, *words], cwd=cwd, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "stream", "code"),
     [
@@ -120,6 +121,7 @@ def starts(folder: Path) -> dict[str, int]:
     return {run.status().state: run.log_file.read_text().count("INFO posenc 0") for run in runs}
 
 
+@pytest.mark.slow
 def test_cfg_prints_the_configuration_of_every_job_and_starts_none(tmp_path: Path) -> None:
     result = posenc("train", "--cfg", "encoding=alibi,rope", "seed=1,2", cwd=tmp_path)
     assert result.returncode == 0

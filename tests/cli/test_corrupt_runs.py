@@ -514,6 +514,7 @@ def test_a_plan_names_runs_and_no_other_paths(small_run: SmallRun, name: str) ->
         read_plan(run.path.parent)
 
 
+@pytest.mark.slow
 def test_an_edited_run_is_neither_reported_nor_uploaded(
     small_run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:

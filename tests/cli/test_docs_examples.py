@@ -79,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trained", "key", "expected"), CASES, indirect=["trained"])
 def test_an_example_runs_as_written(
     trained: list[RunDirectory], key: str, expected: set[str]

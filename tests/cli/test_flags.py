@@ -70,6 +70,7 @@ def test_cfg_prints_the_composed_configuration(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_cfg_prints_the_configurations_of_all_encodings_that_check_would_check(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

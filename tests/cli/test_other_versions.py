@@ -27,6 +27,7 @@ def test_a_status_key_of_a_later_version_is_ignored(small_run: SmallRun) -> None
     assert run.status() == Status(state="finished")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_kernel_that_this_device_lacks_is_evaluated_with_another(
     finished: RunDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:

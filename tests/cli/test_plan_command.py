@@ -65,6 +65,7 @@ def test_hybrids_are_timed_with_all_of_their_layers(
     assert main(["plan", *words]) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_launcher_sets_the_number_of_concurrent_runs_on_this_machine(
     small_job: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -135,6 +135,7 @@ def test_the_message_for_an_encoding_in_the_current_folder_has_the_command_that_
     assert f"posenc evaluate run={finished.path}" in message and "modules=[mine]" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_only_the_code_that_was_used_in_training_is_imported(
     elsewhere: bool,
@@ -457,6 +458,7 @@ def test_a_trusted_module_elsewhere_does_not_make_the_current_folder_importable(
     assert str(downloaded) in sys.path
 
 
+@pytest.mark.slow
 def test_nothing_in_the_current_folder_is_imported_unless_it_is_named(tmp_path: Path) -> None:
     for name in ("hydra_plugins/evil/__init__", "org", "msvcrt", "gmpy2"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

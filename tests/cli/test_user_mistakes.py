@@ -222,6 +222,7 @@ def test_a_model_that_cannot_be_called_is_an_error_before_training(
     assert not list(Path("outputs").glob("*/*/config.yaml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "part"),
     [
@@ -247,6 +248,7 @@ def test_a_schedule_whose_state_is_not_saved_is_an_error(
     assert code == 2 and "different learning rate after a resume" in error, error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "component",
     [
@@ -293,6 +295,7 @@ def test_an_encoding_that_fails_beyond_the_training_length_is_an_error_of_inspec
     assert not Path("outputs").exists()
 
 
+@pytest.mark.slow
 def test_an_encoding_that_supports_no_coordinates_is_inspected(run: Run) -> None:
     code, printed, _ = run(
         "inspect", "encoding=limitedtable", "train_length=32", "model.width=32", "model.heads=4"

@@ -585,6 +585,7 @@ def test_unusual_code_has_the_same_hash_in_every_process_and_folder(
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_code_that_imports_too_many_modules_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def _row(line: str) -> str:
     return f"{line}\n" if line.strip() else ""
 
 
+@pytest.mark.slow
 def test_a_cached_commit_is_read_without_a_network(tmp_path: Path, wikitext: Path) -> None:
     train = ["", " = One = \n", "", " a b a \n", " = = Part = = \n", "", " = Two = \n", " c \n"]
     lines = (wikitext / "validation.txt").read_text().split("\n")
@@ -93,11 +94,13 @@ def test_a_cached_commit_is_read_without_a_network(tmp_path: Path, wikitext: Pat
     assert documents == 60
 
 
+@pytest.mark.slow
 def test_rows_can_be_documents(tmp_path: Path) -> None:
     _cache(tmp_path, train=["a b\n", "", "c\n"], validation=["a\n"])
     assert _prepare(tmp_path, document_start=None)["counts"]["train"] == [5, 2]
 
 
+@pytest.mark.slow
 def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
     result = _prepare(tmp_path)
     assert "Salesforce/wikitext (wikitext-103-v1)" in result["error"]
@@ -107,6 +110,7 @@ def test_without_a_network_there_is_one_error_message(tmp_path: Path) -> None:
     assert not (tmp_path / "prepared").is_dir() or not list((tmp_path / "prepared").glob("[!.]*"))
 
 
+@pytest.mark.slow
 def test_a_cache_without_some_of_its_files_is_an_error(tmp_path: Path) -> None:
     _cache(tmp_path, train=["a\n"], validation=["a\n"])
     (folder,) = tmp_path.rglob("snapshots/*/wikitext-103-v1")
@@ -118,6 +122,7 @@ def test_a_cache_without_some_of_its_files_is_an_error(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_large", [True, False])
 def test_a_cached_file_that_was_changed_is_an_error(tmp_path: Path, is_large: bool) -> None:
     _cache(tmp_path, train=["a\n"], validation=["a\n"])
@@ -134,6 +139,7 @@ def test_a_cached_file_that_was_changed_is_an_error(tmp_path: Path, is_large: bo
     assert "is not the file that the Hub has for this commit" in _prepare(tmp_path)["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "part"),
     [([None, "a\n", None], None), ([1, 2], "type int, not a string"), (b"PAR1", "cannot be read")],
@@ -164,6 +170,7 @@ def test_a_missing_configuration_or_column_is_named(tmp_path: Path) -> None:
     assert "data.column" in error and "'body'" in error and "(available: text)" in error
 
 
+@pytest.mark.slow
 def test_a_dataset_cannot_name_files_outside_its_repository(tmp_path: Path) -> None:
     secret = tmp_path / "secret.parquet"
     pq.write_table(pa.table({"text": ["private"]}), secret)
@@ -175,6 +182,7 @@ def test_a_dataset_cannot_name_files_outside_its_repository(tmp_path: Path) -> N
         assert "README.md" in error and "secret.parquet" in error
 
 
+@pytest.mark.slow
 def test_a_dataset_without_configurations_is_read_from_its_folder(tmp_path: Path) -> None:
     """A train split in a folder `data`, as in openwebtext, is split by document."""
     texts = [f"document {i}" for i in range(400)]

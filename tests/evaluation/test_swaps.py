@@ -82,6 +82,7 @@ def test_every_swap_is_tested() -> None:
     assert {swap.split()[0] for swap in OVERRIDES} == for_rope
 
 
+@pytest.mark.slow
 def test_a_swap_equals_a_model_built_with_that_encoding(
     short_run: RunDirectory, short_tokens: Tensor, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,6 +309,7 @@ def test_a_run_measures_its_swaps_once(
     assert run.status().state == "pending"
 
 
+@pytest.mark.slow
 def test_a_custom_swap_is_measured_again_after_an_edit_that_keeps_its_name(
     small_job: list[str], tmp_path: Path, run_job: Callable[[RunDirectory], None]
 ) -> None:

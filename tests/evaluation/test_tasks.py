@@ -67,6 +67,7 @@ def perfect_logits(data: TaskData, tokens: Tensor) -> Tensor:
     return 50.0 * nn.functional.one_hot(torch.tensor(rows), data.vocab_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_perfect_predictor_has_accuracy_1(name: str) -> None:
     data = build_task_data(name)

@@ -35,6 +35,7 @@ def inspect(
     return run
 
 
+@pytest.mark.slow
 def test_spectra_in_labels_are_described(inspect: Inspect) -> None:
     spectra = "encoding/spectrum=geometric,geometric_d1"
     _, printed, _ = inspect("encoding=rope", spectra, *SMALL)

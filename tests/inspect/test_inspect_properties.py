@@ -41,6 +41,7 @@ def test_binary_digits_repeat_at_their_power_of_two(inspected: Build, digits: in
     assert measurement.value == 2**digits
 
 
+@pytest.mark.slow
 def test_nope_and_t5_repeat_a_vector_and_other_encodings_do_not(measured: Measured) -> None:
     # NoPE has neither vectors nor biases; in T5, 17 is the first distance in the bucket of 16
     assert measured("nope")[vectors.FIRST_REPEAT].value == 1

@@ -118,6 +118,7 @@ def test_encodings_are_evaluated_with_the_training_progress_of_their_weights(
     assert {*fractions} == {5 / 20, 10 / 20, 1.0}
 
 
+@pytest.mark.slow
 def test_rows_at_a_budget_equal_those_of_a_run_that_ends_there(planned: Plan) -> None:
     """With a constant schedule, the first 10 of 20 steps are those of a run of 10 steps."""
     constant = ("encoding=rope", "schedule=constant", "schedule.warmup_fraction=0")

@@ -83,6 +83,7 @@ def sums(run: RunDirectory) -> list[tuple[int, float, int]]:
     return [(row["length"], row["sum"], row["count"]) for row in run.rows()]
 
 
+@pytest.mark.slow
 def test_out_of_memory_in_training_names_the_batch_and_a_remedy_that_works(
     small_run: SmallRun, user_module: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_out_of_memory_in_training_names_the_batch_and_a_remedy_that_works(
     assert job([str(run.path), "--module", "user_faults"]) == FINISHED
 
 
+@pytest.mark.slow
 def test_out_of_memory_in_evaluation_halves_the_batch_and_continues(
     small_run: SmallRun, user_module: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -159,6 +159,7 @@ def test_after_a_corrupt_checkpoint_the_previous_one_is_used(
     assert sums(run) == sums(uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_run_with_missing_rows_resumes_from_a_checkpoint_before_them(
     small_run: SmallRun,
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_run_without_exactly_one_row_per_step_is_not_resumed(
     assert "no row for step" in str(run.status().error)
 
 
+@pytest.mark.slow
 def test_a_run_uses_neither_checkpoints_nor_results_of_another_run(
     small_run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,6 +344,7 @@ def test_a_run_that_was_trained_on_a_gpu_is_evaluated_without_one(
     assert run.status().resolved["device"] == "cuda"
 
 
+@pytest.mark.slow
 def test_a_run_that_is_trained_again_from_the_start_is_evaluated_again(
     small_run: SmallRun,
 ) -> None:
@@ -356,6 +359,7 @@ def test_a_run_that_is_trained_again_from_the_start_is_evaluated_again(
     assert run.evaluation_file.stat().st_ino != inode
 
 
+@pytest.mark.slow
 def test_a_run_whose_last_steps_are_repeated_is_evaluated_again(small_run: SmallRun) -> None:
     run = finish(small_run("encoding=rope", "checkpoint.every_seconds=0.01"))
     losses, inode = [row["loss"] for row in run.rows()], run.evaluation_file.stat().st_ino
@@ -403,6 +407,7 @@ def test_an_exception_is_recorded_in_the_status(small_run: SmallRun) -> None:
     assert "\n" not in status.error
 
 
+@pytest.mark.slow
 def test_accumulated_micro_batches_equal_whole_batches(small_run: SmallRun) -> None:
     adamw = "optimizer=adamw"  # Muon amplifies rounding differences
     whole = small_run(adamw, "name=whole")
@@ -414,6 +419,7 @@ def test_accumulated_micro_batches_equal_whole_batches(small_run: SmallRun) -> N
     assert whole.rows()[0]["loss"] == pytest.approx(micro.rows()[0]["loss"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_bf16_is_close_to_float32(small_run: SmallRun) -> None:
     float32, bf16 = small_run(), small_run("precision=bf16")
     assert float32.name != bf16.name

@@ -103,6 +103,7 @@ def test_a_run_that_has_been_started_is_kept(small_job: list[str]) -> None:
     assert second.status() == started
 
 
+@pytest.mark.slow
 def test_a_trained_run_that_lost_its_status_is_kept(small_job: list[str]) -> None:
     finish(planned(small_job, "name=first"))
     second = planned(small_job, "name=second")

@@ -118,6 +118,7 @@ def test_an_intact_copy_of_the_code_is_kept(tmp_path: Path) -> None:
     assert snapshot_code(tmp_path).stat().st_ino == inode
 
 
+@pytest.mark.slow
 def test_a_forked_job_has_its_own_session_log_and_code(small_run: SmallRun) -> None:
     run = small_run(*LONG)
     code = snapshot_code(run.path.parent)
@@ -149,6 +150,7 @@ def test_a_job_can_be_killed_as_soon_as_it_is_forked(small_run: SmallRun) -> Non
     assert process.outcome().state == "interrupted" and process.killed
 
 
+@pytest.mark.slow
 def test_the_fork_server_ignores_stop_signals(small_run: SmallRun) -> None:
     run = small_run(*LONG)
     process = fork(run)
@@ -162,6 +164,7 @@ def test_the_fork_server_ignores_stop_signals(small_run: SmallRun) -> None:
     assert "zombie" not in Path(f"/proc/{server}/status").read_text()
 
 
+@pytest.mark.slow
 def test_a_killed_job_is_reported_with_its_signal(small_run: SmallRun) -> None:
     run = small_run(*LONG)
     process = fork(run)

@@ -60,6 +60,7 @@ def events(run: RunDirectory, kind: str = "start") -> dict[str, dict[str, Any]]:
     return {row["run"]: row for row in rows if row["event"] == kind}
 
 
+@pytest.mark.slow
 def test_the_requested_number_of_jobs_runs_at_a_time(
     fake_run: FakeRun, fake_job: list[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_the_requested_number_of_jobs_runs_at_a_time(
     assert max_active == 2
 
 
+@pytest.mark.slow
 def test_a_failed_run_does_not_stop_the_others(fake_run: FakeRun, fake_job: list[str]) -> None:
     behaviours = ["fail", "crash", "killed", "finish"]
     runs = {behaviour: fake_run(behaviour, behaviour) for behaviour in behaviours}
@@ -90,6 +92,7 @@ def test_a_failed_run_does_not_stop_the_others(fake_run: FakeRun, fake_job: list
     assert "retry=true" in printed
 
 
+@pytest.mark.slow
 def test_a_run_whose_process_is_killed_is_restarted(fake_run: FakeRun, fake_job: list[str]) -> None:
     """A launch starts a run at most MAX_STARTS times."""
     run, once = fake_run("killed", "killed"), fake_run("once", "killed once")
@@ -119,6 +122,7 @@ def test_an_old_failure_is_not_mistaken_for_that_of_a_new_start(
     assert "boom" in (outcomes["again"].error or "")
 
 
+@pytest.mark.slow
 def test_several_starts_append_to_one_log(fake_run: FakeRun, fake_job: list[str]) -> None:
     run = fake_run("twice")
     launch(fake_job, run)
@@ -126,6 +130,7 @@ def test_several_starts_append_to_one_log(fake_run: FakeRun, fake_job: list[str]
     assert run.log_file.read_text() == "working on twice\n" * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "starts"), [("finished", 0), ("failed", 0), ("interrupted", 1)])
 def test_the_launcher_waits_for_a_run_of_another_process(
     fake_run: FakeRun, fake_job: list[str], state: str, starts: int
@@ -153,6 +158,7 @@ def test_the_launcher_waits_for_a_run_of_another_process(
     assert printed.count(f"taken  is being run by {holder}; waiting for it") == 1
 
 
+@pytest.mark.slow
 def test_the_status_of_a_waiting_run_is_read_once(
     fake_run: FakeRun, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +273,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_on_a_signal_the_launcher_interrupts_its_runs_and_exits(
     fake_run: FakeRun, fake_job: list[str], signum: signal.Signals
@@ -284,6 +291,7 @@ def test_on_a_signal_the_launcher_interrupts_its_runs_and_exits(
     assert "rerun the same command" in printed
 
 
+@pytest.mark.slow
 def test_on_a_second_signal_the_runs_and_their_children_are_killed(
     fake_run: FakeRun, fake_job: list[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_rerunning_a_sweep_runs_only_what_is_missing(
     assert started(fake_plan) == ["alibi", "nope", *["rope"] * (MAX_STARTS + 1)]
 
 
+@pytest.mark.slow
 def test_failed_runs_are_rerun_with_retry(sweep: Sweep, fake_plan: FakePlan) -> None:
     fake_plan.behaviours = {"alibi": "fail"}
     sweep("encoding=alibi")
@@ -124,6 +125,7 @@ def test_failed_runs_are_rerun_with_retry(sweep: Sweep, fake_plan: FakePlan) -> 
     assert [status.state for status in retried.values()] == ["finished"]
 
 
+@pytest.mark.slow
 def test_jobs_that_are_the_same_run_start_it_once(
     sweep: Sweep, fake_plan: FakePlan, fake_run: Callable[..., RunDirectory]
 ) -> None:
@@ -132,11 +134,13 @@ def test_jobs_that_are_the_same_run_start_it_once(
     assert started(fake_plan) == ["same"]
 
 
+@pytest.mark.slow
 def test_glob_includes_options_of_config_dirs(sweep: Sweep, fake_plan: FakePlan) -> None:
     sweep("encoding=glob([mine*,nop*])")
     assert fake_plan.calls == [[["encoding=mine"], ["encoding=nope"]]]
 
 
+@pytest.mark.slow
 def test_the_launcher_runs_the_requested_number_of_jobs(
     sweep: Sweep, fake_plan: FakePlan, capsys: pytest.CaptureFixture[str]
 ) -> None:

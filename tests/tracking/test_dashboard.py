@@ -114,6 +114,7 @@ def logged_by_every_run(offline_files) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.slow
 def test_every_key_of_every_panel_is_logged_by_every_run(experiment, read_offline):
     for run in sorted(experiment.glob("*-s1-*")):
         tracker = WandbTracker()

@@ -74,6 +74,7 @@ def short_finish_timeout(monkeypatch):
     monkeypatch.setattr(wandb_client, "FINISH_TIMEOUT", 5)
 
 
+@pytest.mark.slow
 def test_a_resumed_online_run_is_one_run_with_every_step_once(
     server, run, config, rows, evaluation_row, caplog
 ):
@@ -101,6 +102,7 @@ def test_a_resumed_online_run_is_one_run_with_every_step_once(
     assert logged_warnings(caplog) == []
 
 
+@pytest.mark.slow
 def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
     server, run, config, rows, evaluation_row
 ):
@@ -124,6 +126,7 @@ def test_loss_by_position_is_logged_as_a_curve_a_table_and_an_image(
     assert {row[4]: row[5] for row in json.loads(files["table"])["data"]} == losses
 
 
+@pytest.mark.slow
 def test_swaps_are_logged_once_as_a_table_of_swap_factor_and_length(
     server, run, config, evaluation_row
 ):
@@ -141,6 +144,7 @@ def test_swaps_are_logged_once_as_a_table_of_swap_factor_and_length(
     assert rows == {("none", None, 256, 30), ("yarn", None, 256, 25), ("yarn", 4, 256, 20)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("without_wandb", [False, True], ids=["offline files", "none"])
 def test_sync_uploads_what_is_missing_and_can_be_repeated(
     server, run, folder, config, rows, evaluation_row, without_wandb, capsys
@@ -223,6 +227,7 @@ def test_the_figures_of_the_report_are_uploaded_once(server, run, folder, config
     assert row["report/perplexity_by_length"]["format"] == "png"
 
 
+@pytest.mark.slow
 def test_checkpoints_are_uploaded_as_artifacts_only_on_request(server, run, config):
     from posenc.training.checkpoint import save_checkpoint
 
@@ -239,6 +244,7 @@ def test_checkpoints_are_uploaded_as_artifacts_only_on_request(server, run, conf
     assert models == [f"alibi-laptop.{run.name}.checkpoint"]
 
 
+@pytest.mark.slow
 def test_online_runs_share_the_artifacts_of_their_data_and_their_code(
     server, run, folder, config, caplog
 ):
@@ -259,6 +265,7 @@ def test_without_save_code_no_code_is_uploaded(server, run, config):
     assert saved["artifacts"] == []
 
 
+@pytest.mark.slow
 def test_a_wandb_run_keeps_the_job_type_of_its_first_start(server, run, config):
     for job_type in ("evaluate", "train"):
         tracker = WandbTracker(mode="online")
@@ -268,6 +275,7 @@ def test_a_wandb_run_keeps_the_job_type_of_its_first_start(server, run, config):
     assert saved["job_type"] == "evaluate"
 
 
+@pytest.mark.slow
 def test_a_sweep_trial_keeps_the_id_from_the_agent(server, run, config, monkeypatch):
     monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
     for trial_id in ("trial1", "trial2"):
@@ -279,6 +287,7 @@ def test_a_sweep_trial_keeps_the_id_from_the_agent(server, run, config, monkeypa
     assert (run_id, saved["sweep"]) == ("trial1", "s1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [500, 401, HANG, "refused", "no key", "short key"])
 def test_a_run_that_cannot_start_online_is_logged_offline(
     server, run, folder, config, rows, read_offline, monkeypatch, caplog, failure
@@ -299,7 +308,8 @@ def test_a_run_that_cannot_start_online_is_logged_offline(
     assert [path.name for path in folder.glob("wandb/*run-*")] == [f"run-{run.name}"]
 
 
-@pytest.mark.parametrize("failure", [500, pytest.param(401, marks=pytest.mark.slow), HANG, "gone"])
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", [500, 401, HANG, "gone"])
 def test_sync_uploads_everything_after_the_server_was_lost_during_a_run(
     server,
     new_server,
@@ -404,6 +414,7 @@ def test_a_failed_run_ends_in_time_although_the_server_does_not_accept_its_alert
     assert server.history(run_id) == expected_history(run)
 
 
+@pytest.mark.slow
 def test_the_log_of_a_run_is_uploaded_after_a_failure(
     server, run, folder, config, rows, monkeypatch
 ):
@@ -423,6 +434,7 @@ def test_the_log_of_a_run_is_uploaded_after_a_failure(
     assert [line.split()[-1] for line in saved["files"]["output.log"]] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_a_run_without_a_record_does_not_add_to_the_rows_of_an_earlier_one(
     server, run, folder, config, rows, evaluation_row
 ):

@@ -45,6 +45,7 @@ def expected_history(rows):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_is_logged_row_by_row(run, folder, config, rows, evaluation_row, read_offline):
     training_log = rows(1, 30)
     evaluation = [evaluation_row(256, 55.125), evaluation_row(64, 20.0)]
@@ -77,6 +78,7 @@ def test_a_run_is_logged_row_by_row(run, folder, config, rows, evaluation_row, r
     assert summary["summary"]["extrapolation_ratio"] == 55.125 / 20
 
 
+@pytest.mark.slow
 def test_a_run_has_a_name_a_group_and_keys_to_filter_by(run, folder, config, read_offline):
     tracker = WandbTracker(project="lengths", entity="lab")
     tracker.start(run, config)
@@ -155,6 +157,7 @@ def test_a_private_setting_that_wandb_does_not_know_is_left_out(
     assert file.history() == expected_history(rows(1, 3))
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_process_are_two_wandb_runs(run, folder, config, rows, read_offline):
     other = RunDirectory(folder / "alibi-L64-s1-00000000")
     for directory, last in ((run, 3), (other, 5)):
@@ -230,6 +233,7 @@ def test_an_offline_run_ignores_the_environment_of_wandb(
     assert [path.name for path in folder.glob("wandb/*run-*")] == [f"run-{run.name}"]
 
 
+@pytest.mark.slow
 def test_the_console_log_and_the_uncommitted_changes_are_saved(
     run, folder, config, read_offline, tmp_path, monkeypatch
 ):
@@ -253,6 +257,7 @@ def test_the_console_log_and_the_uncommitted_changes_are_saved(
     assert "resumed from step 200" in json.dumps(file.records)
 
 
+@pytest.mark.slow
 def test_a_failure_raises_an_alert_and_an_interruption_does_not(run, folder, config, read_offline):
     for error in ("the loss is not finite at step 3 (nan)", None):
         tracker = WandbTracker()

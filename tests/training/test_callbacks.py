@@ -151,6 +151,7 @@ def test_an_interrupted_run_stops_early_at_the_same_step(planned: PlannedRun, st
     assert len(finish(run).metrics()) == 15
 
 
+@pytest.mark.slow
 def test_stochastic_weight_averaging_changes_the_saved_weights_and_not_the_training(
     planned: PlannedRun, plain: RunDirectory, averaged: RunDirectory
 ) -> None:
@@ -163,6 +164,7 @@ def test_stochastic_weight_averaging_changes_the_saved_weights_and_not_the_train
     assert any((weights[k] - v).abs().max() > 1e-4 for k, v in final_weights(plain).items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [5, 17])
 def test_an_interrupted_run_has_the_weight_average_of_an_uninterrupted_one(
     planned: PlannedRun, averaged: RunDirectory, step: int

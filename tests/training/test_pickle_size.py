@@ -79,11 +79,13 @@ def rewritten(path: Path, names: dict[str, str], compression: int) -> None:
             archive.writestr(f"{stem}/{names.get(name, name)}", data)
 
 
+@pytest.mark.slow
 def test_a_pickle_with_millions_of_opcodes_is_refused_within_seconds() -> None:
     with pytest.raises(ValueError, match="opcodes"):
         check_pickle(b"N0" * 5_000_000 + b"N.")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_model_with_a_thousand_layers_can_be_loaded(tmp_path: Path) -> None:
     """A layer has about 12 parameters, each with 3 values of AdamW: 48 tensors."""
     tensors = {f"model.blocks.0.attention.weight{n}": torch.zeros(1) for n in range(48_000)}
@@ -91,6 +93,7 @@ def test_a_checkpoint_of_a_model_with_a_thousand_layers_can_be_loaded(tmp_path: 
     check_checkpoint(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [0, 1000])
 def test_the_number_of_opcodes_may_grow_with_the_number_of_members(members: int) -> None:
     limit = MAX_OPCODES + OPCODES_PER_MEMBER * members

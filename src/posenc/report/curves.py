@@ -28,6 +28,7 @@ from posenc.runs.loss_arrays import (
     position_array_name,
     sums_and_counts,
 )
+from posenc.runs.row_types import Row
 
 TASKS = "tasks"
 TASK_DATA_PREFIX = "task_"

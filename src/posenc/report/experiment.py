@@ -25,9 +25,10 @@ from posenc.report.claim_parser import parse_claims
 from posenc.report.claim_sides import Value
 from posenc.report.published_curves import PublishedCurve, parse_published
 from posenc.report.run_labels import natural_key, run_labels
-from posenc.runs.evaluation_rows import Row, read_evaluation, select_comparable
+from posenc.runs.evaluation_rows import read_evaluation, select_comparable
 from posenc.runs.loss_arrays import BlockSums, row_blocks
 from posenc.runs.plan_file import read_plan
+from posenc.runs.row_types import Row
 from posenc.runs.run_directory import STOPPED_EARLY, RunDirectory, SelectRuns, list_runs
 from posenc.runs.status import Status
 

@@ -8,10 +8,11 @@ from typing import Any
 from posenc.config.overrides import to_override_value
 from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.claim_sides import LONGEST, Length, Value
-from posenc.report.experiment import Experiment, Row, Run
+from posenc.report.experiment import Experiment, Run
 from posenc.report.outcome import NoVerdictError
 from posenc.runs.evaluation_rows import KEY_FIELDS, budget_ran_out
 from posenc.runs.plan_file import is_withheld, join_command, quoted_command, with_overrides
+from posenc.runs.row_types import Row
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from posenc.report.experiment import Experiment, Row, Run
+from posenc.report.experiment import Experiment, Run
 from posenc.report.run_labels import swept_settings
 from posenc.report.scale import format_number
 from posenc.report.table import Column, Table, records_csv
 from posenc.runs.loss_arrays import BY_POSITION
+from posenc.runs.row_types import Row
 
 ROW_KEYS = (
     "data_name",

@@ -30,7 +30,7 @@ def longrope(
     """
     frequencies, _ = geometric(dim, train_length, length, base=base)
     if train_length < 2:
-        raise ValueError("LongRoPE divides by ln(train_length); use a train_length above 1")
+        raise ValueError("train_length=1 must be at least 2, because LongRoPE divides by its log")
     s = scaling_factor(factor, train_length, length)
     attention_factor = math.sqrt(1 + math.log(s) / math.log(train_length)) if s > 1 else 1.0
     if length <= train_length:
