@@ -101,6 +101,13 @@ class NotFinitePastTwiceTheLength(Encoding):
         return -(2 * self.geometry.train_length - distance.clamp(min=0)).sqrt()
 
 
+class NotFiniteAfterTheQuery(Encoding):
+    """NaN for keys that no query can attend to."""
+
+    def bias(self, head: Tensor, distance: Tensor, pos_q: Tensor) -> Tensor:
+        return -(1 + distance).log()
+
+
 class NotFiniteInTraining(Encoding):
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         grown = (pos[:, None] * 5.0).double().exp() if self.training else pos[:, None]

@@ -68,6 +68,7 @@ BROKEN: list[tuple[str, Mapping[str, Any], dict[str, str]]] = [
         {"parameters_have_effect": "encoding.base=100: 200 changes nothing"},
     ),
     ("SharesItsParameter", {"rate": 0.5}, {"instances_are_independent": "encoding.rate=1"}),
+    ("NotFiniteAfterTheQuery", {}, {"shapes_are_correct": "NaN"}),
     ("UnusedParameter", {}, {"gradients_reach_parameters": "encoding.unused is None"}),
     ("HalfDetached", {}, {"gradients_are_correct": "slope is wrong in layer 0"}),
     ("WrongFactors", {}, {"kernels_agree": "factored, outputs"}),

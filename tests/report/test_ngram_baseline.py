@@ -45,17 +45,19 @@ def test_the_table_has_a_row_for_each_order(folder: Path, console: Console) -> N
     assert "Kneser-Ney" in short and "Kneser-Ney" not in long and "-gram model" not in long
 
 
-def test_ngram_models_that_were_scored_on_other_tokens_are_left_out(
-    tmp_path: Path, fabricate: SimpleNamespace, console: Console
+@pytest.mark.parametrize("full", [True, False])
+def test_with_an_evaluation_budget_lengths_are_not_compared_with_each_other_or_with_ngram_models(
+    tmp_path: Path, fabricate: SimpleNamespace, console: Console, full: bool
 ) -> None:
-    """With an evaluation budget, a different part of the text is scored at each length."""
+    """A different part of the text is scored at each length."""
     budget = {"count": 40_000, "full_count": 80_000, "budget_tokens": 40_000}
     rows = [fabricate.row(64, 3.0, **budget), fabricate.row(128, 2.9, **budget)]
     path = fabricate.run(tmp_path / "sweep", fabricate.config("alibi", 64, 1), rows)
     ngram = {"order": 3, "loss": 3.8, "count": 80_000, "split": "validation"}
     (path / "ngrams.json").write_text(json.dumps({"rows": [ngram | {"data": rows[0]["data"]}]}))
-    write_report(tmp_path / "sweep", console, full=True)
+    write_report(tmp_path / "sweep", console, full=full)
     text = " ".join(printed(console).split())
+    assert "divided by that at 64: alibi" not in text
     assert "as few as 50% of the targets were scored" in text
     assert "gram model" not in text
 
@@ -66,10 +68,14 @@ def test_the_finding_and_the_limitations_name_encodings_that_are_worse_than_a_tr
     for encoding, loss in (("alibi", 3.0), ("nope", 3.9)):
         row = fabricate.row(64, loss)
         path = fabricate.run(tmp_path / "sweep", fabricate.config(encoding, 64, 1), [row])
-        ngram = {key: row[key] for key in ("data", "split", "count")} | {"order": 3, "loss": 3.8}
-        (path / "ngrams.json").write_text(json.dumps({"rows": [ngram]}))
+        scored = {key: row[key] for key in ("data", "split", "count")}
+        ngrams = [scored | {"order": 3, "loss": 3.8}, scored | {"order": 4, "loss": 3.7}]
+        (path / "ngrams.json").write_text(json.dumps({"rows": ngrams}))
+    write_report(tmp_path / "sweep", console)
+    short_table = printed(console)
     write_report(tmp_path / "sweep", console, full=True)
     text = " ".join(printed(console).split())
+    assert "3-gram model" in short_table and "4-gram model" in short_table
     assert text.startswith("L = 64: 1 of 2 encodings is worse than the 3-gram model (nope).")
     assert "L = 64: nope had a higher perplexity than a 3-gram model" in text
 

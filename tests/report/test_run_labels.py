@@ -166,3 +166,18 @@ def test_runs_of_an_edited_class_have_labels_of_their_own(fabricate: SimpleNames
     for config, sources in zip(configs, ("12ab", "34cd"), strict=True):
         config["planned"] |= {"sources": sources}
     assert run_labels(configs) == ["alibi sources=12ab", "alibi sources=34cd"]
+
+
+def test_runs_that_use_different_classes_are_not_labeled_with_the_sources_of_their_code(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config(name, 64, 1) for name in ("own_bias", "alibi", "alibi")]
+    configs[0]["planned"] |= {"sources": "12ab"}
+    configs[2] |= {"optimizer": {"_target_": "mine.Optimizer"}}
+    configs[2]["choices"] = configs[2]["choices"] | {"optimizer": "mine"}
+    configs[2]["planned"] = configs[2]["planned"] | {"sources": "34cd"}
+    assert run_labels(configs) == [
+        "own_bias optimizer=adamw",
+        "alibi optimizer=adamw",
+        "alibi optimizer=mine",
+    ]

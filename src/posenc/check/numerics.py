@@ -158,6 +158,12 @@ def _kernel_results(fresh_model: Decoder, kernel: str, length: int) -> dict[str,
     return results
 
 
+BFLOAT16_REMEDY = (
+    "compute angles and biases in float32 or wider, and convert parameters first, for example to"
+    " the dtype of `distance` in `bias`"
+)
+
+
 @torch.no_grad()
 def bfloat16_is_safe(under_test: EncodingUnderTest) -> Result:
     """bfloat16 is safe for angles and biases"""
@@ -190,8 +196,10 @@ def bfloat16_is_safe(under_test: EncodingUnderTest) -> Result:
                 if ratio >= worst_ratio:
                     worst_ratio = ratio
                     evidence = f"{hook} of layer {layer} is off by {error:.1e} {name}"
-    result = passed if worst_ratio <= 1 else failed
-    return result(f"worst case: {evidence}, up to position {length - 1}")
+    evidence = f"worst case: {evidence}, up to position {length - 1}"
+    if worst_ratio <= 1:
+        return passed(evidence)
+    return failed(f"{evidence}; {BFLOAT16_REMEDY}")
 
 
 @dataclass(frozen=True)

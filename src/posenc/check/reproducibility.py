@@ -134,8 +134,8 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
     for part, (rows, keys) in zip(parts, blocks[1:], strict=True):
         if whole is None or part is None:
             continue
-        expected = whole.expand(*whole.shape[:-2], length, length)[..., rows, keys]
-        if max_difference(*torch.broadcast_tensors(expected, part)) > TOLERANCE:
+        expected = whole.expand(*whole.shape[:-2], length, length)[..., rows, keys].nan_to_num()
+        if max_difference(*torch.broadcast_tensors(expected, part.nan_to_num())) > TOLERANCE:
             raise hook_error(
                 encoding,
                 "bias",

@@ -22,10 +22,13 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 
 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
-    """Return the YAML file's `interpretation`, the best encodings and the perplexity ratios."""
+    """Return the YAML file's `interpretation`, the best encodings and the perplexity ratios.
+
+    Ratios between lengths are left out if each length may have scored different targets.
+    """
     several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = paragraphs(experiment.about, keys=["interpretation"])
-    ratios = [_ratio_lines(curves) for curves, _ in losses]
+    ratios = [[] if budget_note(experiment) else _ratio_lines(curves) for curves, _ in losses]
     for (curves, rows), ratio_lines in zip(losses, ratios, strict=True):
         setting = curves.setting + (f", {curves.evaluation_key}" if several_evaluations else "")
         lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratio_lines)]
@@ -44,7 +47,7 @@ def limitations(
     return [
         *lines,
         *_ngram_notes(losses),
-        *_coverage_note(experiment),
+        *budget_note(experiment),
         *_early_tokens_note(losses),
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
@@ -199,8 +202,8 @@ def _code_note(experiment: Experiment) -> list[str]:
     ]
 
 
-def _coverage_note(experiment: Experiment) -> list[str]:
-    """Return a warning if a budget left targets unscored."""
+def budget_note(experiment: Experiment) -> list[str]:
+    """Return a warning if an evaluation budget left targets unscored."""
     rows = [row for _, row in experiment.final_rows]
     coverages = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
     if not coverages or coverages[0] == 1:
@@ -209,8 +212,8 @@ def _coverage_note(experiment: Experiment) -> list[str]:
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"
-        " the same length, but not one length with another; the columns “S” and “early tokens”"
-        " compare lengths and are not reliable here."
+        " the same length, but not one length with another. The ratio of the longest length to L,"
+        " “S” and “early tokens” compare lengths and are not reliable here."
     ]
 
 

@@ -176,7 +176,7 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
             yield path, value, ("callbacks", name)
     yield "data.fingerprint", _fingerprint(config)[:8], _data_context(config)
     yield "debug", config["choices"].get("debug"), ()
-    yield "sources", config.get("planned", {}).get("sources"), ()  # differs if code was edited
+    yield "sources", config.get("planned", {}).get("sources"), _sources_context(config)
     for name in LABELED_SETTINGS:
         yield name, config.get(name), ()
 
@@ -196,6 +196,14 @@ def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
     settings = flatten(config.get("tokenizer"))
     tokenizer = sorted((path, format_setting(value)) for path, value in settings)
     return (config["choices"].get("data"), config["choices"].get("tokenizer"), *tokenizer)
+
+
+def _sources_context(config: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the options and classes of a run, whose sources differ only if code was edited."""
+    groups = (*LABELED_GROUPS, "callbacks")
+    chosen = [option for group in LABELED_GROUPS for option in _chosen_options(config, group)]
+    leaves = (leaf for group in groups for leaf in flatten(config.get(group), group, exclude=()))
+    return (*chosen, *(leaf for leaf in leaves if leaf[0].endswith("_target_")))
 
 
 def _varying_settings(

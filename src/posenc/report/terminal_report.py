@@ -10,13 +10,14 @@ from rich.text import Text
 
 from posenc.config.errors import plural
 from posenc.config.paths import experiment_command
+from posenc.report.conclusions import budget_note, worse_than_trigram
 from posenc.report.curve_set import CurveSet, DisplayedQuantity, describe_lengths, spread
 from posenc.report.judge import Verdict
 from posenc.report.report_results import Results
 from posenc.report.result_rows import ResultRow, ResultSet, TableValue
 from posenc.report.result_tables import comparison_notes
 from posenc.report.run_labels import natural_key
-from posenc.report.scale import format_number
+from posenc.report.scale import exp, format_number
 from posenc.report.table import RICH_STYLES, STYLE_SYMBOLS, Cell, Column, Table
 from posenc.report.verdicts import (
     OUTCOME_STYLES,
@@ -56,6 +57,9 @@ def _print_main_results(console: Console, results: Results) -> None:
     """Print short tables for each training length, and a line for each claim."""
     for table in _short_tables(results, console):
         console.print(table)
+        console.print()
+    for note in budget_note(results.experiment):
+        console.print(note)
         console.print()
     for heading, verdicts in results.verdicts.by_heading.items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))
@@ -187,9 +191,10 @@ def _table_at_lengths(
         values = [row.values.get(x) for x in lengths]
         cells = [_cell(quantity, value) for value in values]
         grid.append([row.curve.label, *cells])
-    if curves.best_ngram:
-        order, perplexity = curves.best_ngram
-        cell = Cell(format_number(perplexity), style="dim")
+    orders = {3} if worse_than_trigram(curves) else set()
+    orders |= {curves.best_ngram[0]} if curves.best_ngram else set()
+    for order in sorted(orders):
+        cell = Cell(format_number(exp(curves.ngrams[order])), style="dim")
         grid.append([Cell(f"{order}-gram model", style="dim"), *[cell] * len(lengths)])
     counts = sorted({len(point.seeds) for curve in curves.curves for point in curve.points})
     seeds = plural(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
