@@ -5,10 +5,12 @@ A kernel is a module with two functions:
 - `attend(encoding, x, q, k, v, pos)` returns the attention output [B, H, T, d] for the layer's
   input x [B, T, D], q and k [B, H, T, d'] after `encoding.rotate`, v [B, H, T, d] and positions pos
   [T] or coordinates [B, T, axes]. Scores are q . k / sqrt(d), where d is the width per head of v,
-  plus the encoding's biases. The kernel must support the encoding. `key_bias`, `toeplitz` and
-  `flex` also take the result of `toeplitz.bias_by_distance`.
+  plus the encoding's biases. The kernel must support the encoding.
 - `unsupported_reason(encoding, device, dtype, pos)` returns why the kernel does not support the
   encoding on that device at positions `pos`, for q, k and v of that dtype, or None if it does.
+
+If the module also defines `needs_bias_by_distance(encoding)` and this returns True, the result of
+`toeplitz.bias_by_distance` is passed to `attend` as the last argument.
 
 `choice` decides which kernel `kernel=auto` uses.
 """

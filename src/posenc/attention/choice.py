@@ -14,7 +14,6 @@ from posenc.attention import (
     UnsupportedKernelError,
     causal,
     factored,
-    flex,
     key_bias,
     toeplitz,
 )
@@ -25,8 +24,8 @@ from posenc.encodings.base import Encoding, layer_encodings
 class AutoKernel(NamedTuple):
     """A kernel that `kernel=auto` may use.
 
-    `used_for` describes the supported encodings in logs and tables. `slow_reason`
-    returns why another kernel is faster for an encoding that this one supports, or None.
+    `used_for` is the reason for choosing it in logs, status.json and tables. `slow_reason` returns
+    why another kernel is faster for an encoding that this one supports, or None.
     """
 
     name: str
@@ -35,7 +34,7 @@ class AutoKernel(NamedTuple):
 
 
 CAUSAL = AutoKernel("causal", "no bias and no window", causal.slow_reason)
-FACTORED = AutoKernel("factored", "a low-rank bias", factored.too_wide_reason)
+FACTORED = AutoKernel("factored", "a low-rank bias", factored.slow_reason)
 BLOCKS = AutoKernel("blocks", "any encoding")
 AUTO_KERNELS = {
     "cpu": [
@@ -94,15 +93,15 @@ def check_support(
     For kernels that read a Toeplitz bias, this also checks the values of the bias, in case
     `limitations` does not declare that the bias depends on the query position.
     """
-    reason = KERNELS[name].unsupported_reason(encoding, device, dtype, pos)
-    if reason is not None or name not in ("key_bias", "toeplitz", "flex"):
+    kernel = KERNELS[name]
+    reason = kernel.unsupported_reason(encoding, device, dtype, pos)
+    reads_bias = hasattr(kernel, "needs_bias_by_distance")
+    if reason is not None or not (reads_bias and kernel.needs_bias_by_distance(encoding)):
         return reason, None
-    if name == "flex" and not flex.needs_bias_by_distance(encoding):
-        return None, None
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
     if bias is None:
         return toeplitz.QUERY_DEPENDENT_REASON, None
-    return (key_bias.unsupported_bias_reason(bias) if name == "key_bias" else None), bias
+    return (kernel.unsupported_bias_reason(bias) if kernel is key_bias else None), bias
 
 
 def resolve_kernel(

@@ -70,8 +70,8 @@ def _hook_without_factors(encoding: Encoding) -> str | None:
     return _hook_without_factors(encoding.active) if isinstance(encoding, Wrapper) else None
 
 
-def too_wide_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
-    """Return a reason if the factors have more channels than a head, else None."""
+def slow_reason(encoding: Encoding, device: torch.device, pos: Tensor) -> str | None:
+    """Return why `blocks` is faster, which is if the factors have more channels than a head."""
     factors = sample_factors(encoding, pos)
     assert factors is not None
     query_factors, key_factors = factors

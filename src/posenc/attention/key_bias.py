@@ -34,6 +34,11 @@ def unsupported_reason(
     return not_toeplitz_reason(encoding, pos)
 
 
+def needs_bias_by_distance(encoding: Encoding) -> bool:
+    """Return True: the kernel reads the bias from `bias_by_distance`."""
+    return True
+
+
 def unsupported_bias_reason(bias: Tensor) -> str | None:
     """Return why the kernel does not support the bias [H, T] by distance, or None if it does."""
     if bias.requires_grad:

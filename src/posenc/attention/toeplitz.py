@@ -52,6 +52,11 @@ def not_toeplitz_reason(encoding: Encoding, pos: Tensor) -> str | None:
     return None
 
 
+def needs_bias_by_distance(encoding: Encoding) -> bool:
+    """Return True: the kernel reads the bias from `bias_by_distance`."""
+    return True
+
+
 def bias_by_distance(encoding: Encoding, dtype: torch.dtype, pos: Tensor) -> Tensor | None:
     """Return the bias [H, T] at distances 0 to T-1, for q and k of type `dtype`.
 

@@ -188,7 +188,8 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     runs. Raises ConfigError if the configuration is invalid.
     """
     cache = cache or SweepCache()
-    encoding = validate(config, cache.verified)
+    device = torch.device("cuda" if machine.uses_gpu(config) else "cpu")
+    encoding = validate(config, cache.verified, device)
     data_key = str([config.data, config.tokenizer, config.cache_dir, config.evaluation.split])
     if data_key not in cache.data:
         cache.data[data_key] = expected_data(config)
@@ -205,7 +206,7 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
             config, data.evaluation_data, requested_row_keys(config, fingerprint="")
         )
     throughput = machine.throughput(config, vocab_size, mean_length(requests))
-    compiled = _compile_choice(config, steps, machine)
+    compiled = _compile_choice(config, steps, machine, device)
     return Estimate(
         label=config.choices.encoding,
         encoding=config.choices.encoding,
@@ -228,10 +229,12 @@ def estimate(config: DictConfig, machine: Machine, cache: SweepCache | None = No
     )
 
 
-def _compile_choice(config: DictConfig, steps: TrainingSteps, machine: Machine) -> CompileChoice:
+def _compile_choice(
+    config: DictConfig, steps: TrainingSteps, machine: Machine, device: torch.device
+) -> CompileChoice:
     return choose_compile(
         config.compile,
-        torch.device("cuda" if machine.uses_gpu(config) else "cpu"),
+        device,
         config.precision,
         steps.total,
         on_this_machine=isinstance(machine, ThisMachine),

@@ -26,10 +26,13 @@ from posenc.training.optimizer import optimizer_factory
 from posenc.training.schedule import build_scheduler
 
 
-def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
+def validate(
+    config: DictConfig, verified: set[str] | None = None, device: torch.device | None = None
+) -> Encoding:
     """Build every component that needs no data, and return the encoding.
 
-    `verified` is passed on to `verify`; if it is None, the encoding is always verified. Raises
+    `verified` is passed on to `verify`; if it is None, the encoding is always verified. `device` is
+    that of the training, by default the one that the run would use on this machine. Raises
     ConfigError if a component cannot be built or the components cannot be used together.
     """
     modules = list(config.modules)
@@ -47,7 +50,7 @@ def validate(config: DictConfig, verified: set[str] | None = None) -> Encoding:
     verify(config, encoding, set() if verified is None else verified)
     _validate_strategy(config, encoding)
     for evaluated in [encoding, *validate_evaluation(config, encoding)]:
-        _validate_kernel(config, evaluated)
+        _validate_kernel(config, evaluated, device or select_device(config))
     return encoding
 
 
@@ -153,8 +156,7 @@ def validate_evaluation_data(config: DictConfig, data: Dataset) -> None:
             data.token_array(split)
 
 
-def _validate_kernel(config: DictConfig, encoding: Encoding) -> None:
-    device = select_device(config)
+def _validate_kernel(config: DictConfig, encoding: Encoding, device: torch.device) -> None:
     _as_config_error("kernel", lambda: check_kernel(config, encoding, device))
 
 
