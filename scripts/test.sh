@@ -27,6 +27,7 @@ can_mount() {
 }
 
 selection=()  # by default, the fast tests, which pyproject.toml selects
+processes=2
 if [ "${1:-}" = --core ]; then
     shift
     set -- tests/encodings tests/attention tests/model tests/evaluation tests/config \
@@ -34,6 +35,7 @@ if [ "${1:-}" = --core ]; then
 elif [ "${1:-}" = --all ]; then
     shift
     markers="not gpu"
+    processes=3  # keeps two cores busy while slow tests wait for servers and disks
     if ! install_packages "chromium chromedriver" chromium chromium-driver; then
         echo "Chromium could not be installed; skipping the browser tests" >&2
         markers+=" and not browser"
@@ -62,5 +64,4 @@ export OMP_WAIT_POLICY=passive  # there are more threads than cores; those that 
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyrefly check
-# Three processes keep two cores busy while tests wait for servers and disks.
-.venv/bin/python -m pytest -n 3 --dist worksteal --durations=30 --durations-min=5 "${selection[@]}" "$@"
+.venv/bin/python -m pytest -n "$processes" --dist worksteal --durations=30 --durations-min=5 "${selection[@]}" "$@"

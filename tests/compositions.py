@@ -1,5 +1,6 @@
 """Configurations and encodings for tests; Hydra composes each set of group choices once."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,12 @@ ONE_PER_HOOKS = (
     *("wavelet", "window", "xpos"),
 )
 """One encoding for each combination of overridden hooks and automatically chosen kernel."""
+
+ONE_PER_METHOD = (
+    *("alibi", "cope", "fire", "fox", "learned", "nope", "rope", "shaw", "sinusoidal"),
+    *("stick_breaking", "t5"),
+)
+"""One encoding for each way in which position enters, for tests that take seconds per encoding."""
 
 OTHER_SETTINGS: dict[str, Any] = {
     "micro_batch_tokens": None,
@@ -62,13 +69,13 @@ def composed(*overrides: str) -> DictConfig:
     return composer().compose(overrides)[0]
 
 
-def encoding_params() -> list[Any]:
+def encoding_params(fast: Sequence[str] = ONE_PER_HOOKS) -> list[Any]:
     """Return the names of all encodings as pytest parameters.
 
-    The fast tests cover ONE_PER_HOOKS; the slow tests cover the others.
+    The fast tests cover those in `fast`; the slow tests cover the others.
     """
-    others = sorted({*options("encoding")} - {*ONE_PER_HOOKS})
-    return [*ONE_PER_HOOKS, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
+    others = sorted({*options("encoding")} - {*fast})
+    return [*fast, *(pytest.param(name, marks=pytest.mark.slow) for name in others)]
 
 
 def one_per_class() -> list[str]:

@@ -24,13 +24,15 @@ GEOMETRY = Geometry(width=24, heads=3, layers=1, train_length=16)
 Make = Callable[[Geometry], Encoding]
 AssertPrecise = Callable[[str, Make, Tensor], None]
 LayerResults = Callable[[str, Encoding, Tensor, torch.dtype], list[Tensor]]
-GATES: list[Make] = [
-    Fox,
+MORE_GATES: list[Make] = [
     partial(Fox, initial_bias=5.0),
-    Cable,
     partial(Cable, weighted=False),
     partial(Fox, gate="forget", initial_bias=2.0),
-    *(partial(GrapeA, gate=gate) for gate in ("key", "query", "both")),
+    *(partial(GrapeA, gate=gate) for gate in ("key", "query")),
+]
+GATES = [
+    *(Fox, Cable, partial(GrapeA, gate="both")),
+    *(pytest.param(make, marks=pytest.mark.slow) for make in MORE_GATES),
 ]
 lengths = st.integers(1, 1100)
 

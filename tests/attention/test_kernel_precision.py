@@ -68,6 +68,7 @@ def test_float32_is_precise_at_8192_positions(make: type[Encoding], name: str, l
     assert relative_error(make, name, length, torch.float32) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "name"), [case for case in CASES if case.values[0] != Sandwich])
 def test_bfloat16_is_precise_up_to_its_rounding(make: type[Encoding], name: str) -> None:
     assert relative_error(make, name, 16_384, torch.bfloat16) < 2**-8

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from compositions import composed, encoding_params, one_per_class
+from compositions import ONE_PER_METHOD, composed, encoding_params, one_per_class
 from posenc.check import (
     PROPERTIES,
     EncodingUnderTest,
@@ -22,6 +22,8 @@ from posenc.config.paths import options
 from posenc.encodings.base import Geometry
 
 NAMES = options("encoding")
+OTHERS = ("pope", "xpos")
+"""Further encodings with a spectrum, for the slow tests."""
 
 
 @cache
@@ -32,7 +34,7 @@ def encoding_under_test(name: str) -> EncodingUnderTest:
     return EncodingUnderTest(config, NAMES[name], largest_position=2000)
 
 
-@pytest.mark.parametrize("name", encoding_params())
+@pytest.mark.parametrize("name", encoding_params(fast=ONE_PER_METHOD))
 def test_every_encoding_has_every_property_or_a_known_limitation(name: str) -> None:
     results = {prop.__name__: result for prop, result in check(encoding_under_test(name))}
     assert len(results) == len(PROPERTIES)
@@ -48,13 +50,16 @@ def test_bfloat16_is_safe_at_large_positions(name: str) -> None:
     assert result.status == "pass", result.evidence
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", encoding_params())
 def test_planning_accepts_every_encoding(name: str) -> None:
     verify_encoding(encoding_under_test(name).build_encoding({}), torch.float32)
 
 
 @pytest.mark.parametrize("spectrum", sorted(options("encoding/spectrum")))
-@pytest.mark.parametrize("name", ["rope", "sinusoidal", "pope", "xpos"])
+@pytest.mark.parametrize(
+    "name",
+    ["rope", "sinusoidal", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)],
+)
 def test_length_dependent_spectra_declare_their_limitation(name: str, spectrum: str) -> None:
     config = copy.deepcopy(encoding_under_test(name).config)
     rope = composed("encoding=rope", f"encoding/spectrum={spectrum}")
