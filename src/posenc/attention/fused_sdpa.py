@@ -124,12 +124,14 @@ def backward_with_bias(
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)
     grad_bias = torch.zeros(bias.shape, dtype=dtype, device=bias.device)
+    log2_bias = bias[0].to(dtype) * LOG2_E
     for b in range(len(block.q)):
         q, out, grad_out, keys, values = (
             tensor[b].to(dtype) for tensor in (block.q, block.out, block.grad_out, k, v)
         )
-        bias_index = b if len(bias) > 1 else 0
-        log2_bias = bias[bias_index].to(dtype) * LOG2_E
+        bias_index = min(b, len(bias) - 1)
+        if 0 < b < len(bias):
+            log2_bias = bias[b].to(dtype) * LOG2_E
         weights = torch.baddbmm(log2_bias, q, keys.mT, alpha=scale * LOG2_E)
         weights.sub_(block.lse[b].to(dtype)[..., None] * LOG2_E).exp2_()
         grad_v[b].add_(torch.bmm(weights.mT, grad_out))
