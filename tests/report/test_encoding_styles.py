@@ -121,3 +121,12 @@ def test_a_sweep_runs_from_light_to_dark_near_the_hue_of_its_encoding() -> None:
     assert all(abs(hue - rope_hue) < 0.06 for hue in hues)
     assert len({styles[label].marker for label in sweep}) == len(sweep)
     assert styles["alibi"] == encoding_style("alibi")
+
+
+def test_custom_encodings_have_other_colors_and_markers_than_the_encodings_beside_them() -> None:
+    built_in = ["alibi", "rope", "nope"]
+    for custom in ("learned_log", "square_root", "my_bias", "a", "b", "c", "d"):
+        styles = line_styles({name: name for name in [custom, *built_in]})
+        for name in built_in:
+            assert styles[custom].color != styles[name].color
+            assert styles[custom].marker != styles[name].marker

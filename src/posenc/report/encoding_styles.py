@@ -1,8 +1,10 @@
-"""The color, marker and dash pattern of each encoding, the same in every figure and report.
+"""The color, marker and dash pattern of each encoding.
 
-In a sweep over the settings of one encoding, the lines have hues near that of the encoding, range
-from light to dark, and differ in their markers. Encodings that are not part of posenc have a dash
-pattern that no built-in encoding has, and a color and a marker derived from their name.
+Those of posenc's own encodings are the same in every figure and report. Other encodings have a dash
+pattern that no built-in encoding has, and a color and a marker derived from their name; in a
+report, these differ, if possible, from those of the other encodings. In a sweep over the settings
+of one encoding, the lines have hues near that of the encoding, range from light to dark, and differ
+in their markers.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -95,7 +97,7 @@ def style_at(index: int) -> Style:
 
 
 def encoding_style(encoding: str) -> Style:
-    """Return the style of an encoding, which is the same in every comparison."""
+    """Return the style of an encoding; see `line_styles` for custom encodings in a report."""
     if encoding in ENCODINGS:
         return style_at(ENCODINGS.index(encoding))
     return _custom_style(crc32(encoding.encode()))
@@ -104,15 +106,25 @@ def encoding_style(encoding: str) -> Style:
 def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
     """Return a style for each label; `encodings` maps labels to encodings.
 
-    If two encodings that are not part of posenc would have the same style, the one whose name comes
-    later in the alphabet gets the next free style.
+    An encoding that is not part of posenc gets, if possible, a color and a marker that none of the
+    others has.
     """
-    by_encoding: dict[str, Style] = {}
-    for encoding in sorted(set(encodings.values())):
-        others = (_custom_style(crc32(encoding.encode()) + i) for i in range(1, NUM_CUSTOM))
-        free = (s for s in (encoding_style(encoding), *others) if s not in by_encoding.values())
-        by_encoding[encoding] = next(free, encoding_style(encoding))
+    names = sorted(set(encodings.values()))
+    by_encoding = {name: encoding_style(name) for name in names if name in ENCODINGS}
+    for name in names:
+        if name not in by_encoding:
+            by_encoding[name] = _distinct_style(name, by_encoding.values())
     return _styles_by_label(encodings, by_encoding)
+
+
+def _distinct_style(encoding: str, others: Collection[Style]) -> Style:
+    """Return the first style of a custom encoding that differs most from those of the others."""
+    first = crc32(encoding.encode())
+    colors, markers = {s.color for s in others}, {s.marker for s in others}
+    return min(
+        (_custom_style(first + i) for i in range(NUM_CUSTOM)),
+        key=lambda s: (s in others, s.color in colors, s.marker in markers),
+    )
 
 
 def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
