@@ -181,3 +181,27 @@ def test_runs_that_use_different_classes_are_not_labeled_with_the_sources_of_the
         "alibi optimizer=adamw",
         "alibi optimizer=mine",
     ]
+
+
+def test_only_edited_code_is_labeled_with_its_sources(fabricate: SimpleNamespace) -> None:
+    """The digest of a component's code also covers its settings."""
+    rates = {1: "12ab", 2: "34cd", 3: "56ef"}
+    configs = [fabricate.config("own_bias", 64, seed) for seed in rates]
+    for config, (rate, sources) in zip(configs, rates.items(), strict=True):
+        config["encoding"] = {"_target_": "mine.Bias", "rate": rate}
+        config["planned"] = config["planned"] | {"sources": sources}
+    assert run_labels(configs) == [f"own_bias rate={rate}" for rate in rates]
+    configs[1]["encoding"]["rate"] = 1
+    labels = ["own_bias rate=1 sources=12ab", "own_bias rate=1 sources=34cd", "own_bias rate=3"]
+    assert run_labels(configs) == labels
+
+
+def test_callbacks_of_different_classes_are_distinguished_for_all_seeds(
+    fabricate: SimpleNamespace,
+) -> None:
+    configs = [fabricate.config("rope", 64, seed) for seed in (1, 2, 1, 2)]
+    for config, target in zip(configs, ("a.A", "a.A", "a.B", "a.B"), strict=True):
+        config["callbacks"] = {"mine": {"_target_": target}}
+        config["planned"] = config["planned"] | {"sources": target}
+    expected = ["rope _target_=a.A"] * 2 + ["rope _target_=a.B"] * 2
+    assert run_labels(configs) == expected

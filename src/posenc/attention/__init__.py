@@ -10,7 +10,8 @@ A kernel is a module with two functions:
   encoding on that device at positions `pos`, for q, k and v of that dtype, or None if it does.
 
 If the module also defines `needs_bias_by_distance(encoding)` and this returns True, the result of
-`toeplitz.bias_by_distance` is passed to `attend` as the last argument.
+`toeplitz.bias_by_distance` is passed to `attend` as the last argument. The module may then define
+`unsupported_bias_reason(bias)`, which returns why it does not support these values, or None.
 
 `choice` decides which kernel `kernel=auto` uses.
 """

@@ -14,7 +14,6 @@ from posenc.attention import (
     UnsupportedKernelError,
     causal,
     factored,
-    key_bias,
     toeplitz,
 )
 from posenc.config import settings
@@ -101,7 +100,9 @@ def check_support(
     bias = toeplitz.bias_by_distance(encoding, dtype, pos)
     if bias is None:
         return toeplitz.QUERY_DEPENDENT_REASON, None
-    return (kernel.unsupported_bias_reason(bias) if kernel is key_bias else None), bias
+    if hasattr(kernel, "unsupported_bias_reason"):
+        return kernel.unsupported_bias_reason(bias), bias
+    return None, bias
 
 
 def resolve_kernel(

@@ -124,7 +124,7 @@ def backward_with_bias(
     dtype = score_dtype(block.q.dtype)
     grad_q = torch.empty_like(block.q, dtype=dtype)
     grad_bias = torch.zeros(bias.shape, dtype=dtype, device=bias.device)
-    log2_bias = bias[0].to(dtype) * LOG2_E
+    log2_bias = bias[0].to(dtype) * LOG2_E  # the bias may be shared by all sequences
     for b in range(len(block.q)):
         q, out, grad_out, keys, values = (
             tensor[b].to(dtype) for tensor in (block.q, block.out, block.grad_out, k, v)

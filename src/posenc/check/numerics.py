@@ -40,6 +40,11 @@ KERNEL_TOLERANCE = 1e-9
 KERNEL_TOLERANCE_FLOAT32 = 1e-4
 RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 1e-5, 2e-6  # for outputs in float32 or wider
 BFLOAT16_TOLERANCE = 2**-6  # relative to the largest magnitude
+BFLOAT16_REMEDY = (
+    "compute angles and cumulative sums in float64 and without matrix products, which autocast"
+    " rounds; convert parameters before computing with them, in `bias` to the dtype of `distance`;"
+    " and compute constants in the hook, because .bfloat16() rounds buffers"
+)
 
 
 def gradients_reach_parameters(under_test: EncodingUnderTest) -> Result:
@@ -156,12 +161,6 @@ def _kernel_results(fresh_model: Decoder, kernel: str, length: int) -> dict[str,
         results["outputs under no_grad"] = compute_logits(model, tokens)
         results["float32 outputs"] = compute_logits(model.float(), tokens).double()
     return results
-
-
-BFLOAT16_REMEDY = (
-    "compute angles and biases in float32 or wider, and convert parameters first, for example to"
-    " the dtype of `distance` in `bias`"
-)
 
 
 @torch.no_grad()

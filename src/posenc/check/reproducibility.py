@@ -11,7 +11,7 @@ from posenc.check.causality import (
     first_differing_hook,
     layer_outputs,
 )
-from posenc.check.encoding_under_test import max_difference, perturb_zero_parameters
+from posenc.check.encoding_under_test import absolute_difference, perturb_zero_parameters
 from posenc.check.hook_calls import distinct_layers, float32_inputs
 from posenc.check.hook_definitions import call_hook, encoding_error, hook_error
 from posenc.check.hook_values import BATCH, LONGER_LENGTH, NUM_ROWS, supported_length
@@ -134,8 +134,11 @@ def _verify_blocks(encoding: Encoding, inputs: AttentionInputs) -> None:
     for part, (rows, keys) in zip(parts, blocks[1:], strict=True):
         if whole is None or part is None:
             continue
-        expected = whole.expand(*whole.shape[:-2], length, length)[..., rows, keys].nan_to_num()
-        if max_difference(*torch.broadcast_tensors(expected, part.nan_to_num())) > TOLERANCE:
+        expected = whole.expand(*whole.shape[:-2], length, length)[..., rows, keys]
+        expected, actual = torch.broadcast_tensors(expected, part)
+        # Values that are not finite in both calls are reported by `shapes_are_correct`.
+        equal = (expected == actual) | (expected.isnan() & actual.isnan())
+        if absolute_difference(expected, actual).masked_fill(equal, 0).max() > TOLERANCE:
             raise hook_error(
                 encoding,
                 "bias",

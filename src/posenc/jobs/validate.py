@@ -49,8 +49,9 @@ def validate(
     encoding = build_encoding(config)
     verify(config, encoding, set() if verified is None else verified)
     _validate_strategy(config, encoding)
+    device = device or select_device(config)
     for evaluated in [encoding, *validate_evaluation(config, encoding)]:
-        _validate_kernel(config, evaluated, device or select_device(config))
+        _validate_kernel(config, evaluated, device)
     return encoding
 
 

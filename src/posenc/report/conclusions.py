@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from math import floor
 
 from posenc.config.errors import plural
+from posenc.evaluation.protocols import PROTOCOLS
 from posenc.report.confidence import MIN_SEEDS
-from posenc.report.curves import CurveSet
+from posenc.report.curves import CurveSet, evaluation_key
 from posenc.report.experiment import Experiment
 from posenc.report.experimental_setup import describe_choice
 from posenc.report.page import paragraphs
@@ -24,11 +26,15 @@ UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences 
 def conclusions(experiment: Experiment, losses: Sequence[ResultSet]) -> list[str]:
     """Return the YAML file's `interpretation`, the best encodings and the perplexity ratios.
 
-    Ratios between lengths are left out if each length may have scored different targets.
+    Ratios between lengths are left out where an evaluation budget left targets unscored, unless all
+    lengths scored the same targets.
     """
     several_evaluations = len({curves.evaluation_key for curves, _ in losses}) > 1
     lines = paragraphs(experiment.about, keys=["interpretation"])
-    ratios = [[] if budget_note(experiment) else _ratio_lines(curves) for curves, _ in losses]
+    ratios = [
+        [] if _lengths_scored_different_targets(experiment, curves) else _ratio_lines(curves)
+        for curves, _ in losses
+    ]
     for (curves, rows), ratio_lines in zip(losses, ratios, strict=True):
         setting = curves.setting + (f", {curves.evaluation_key}" if several_evaluations else "")
         lines += [f"{setting}: {text}" for text in (best_encodings(curves, rows), *ratio_lines)]
@@ -48,6 +54,7 @@ def limitations(
         *lines,
         *_ngram_notes(losses),
         *budget_note(experiment),
+        *_budget_columns_note(experiment),
         *_early_tokens_note(losses),
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
@@ -119,6 +126,19 @@ def _ratio_lines(curves: CurveSet) -> list[str]:
         return []
     ratios_text = ", ".join(f"{label} {format_number(ratio)}" for ratio, label in ratios)
     return [f"perplexity at {longest} tokens divided by that at {length}: {ratios_text}."]
+
+
+def _lengths_scored_different_targets(experiment: Experiment, curves: CurveSet) -> bool:
+    """Return whether an evaluation budget scored a different part of the text at each length."""
+    key = curves.evaluation_key
+    if PROTOCOLS[key.protocol].needs_longest_length:  # the targets are the same at all lengths
+        return False
+    return any(
+        row["count"] < row.get("full_count", 0)
+        and run.train_length == curves.train_length
+        and replace(evaluation_key(row), swap=key.swap) == key
+        for run, row in experiment.final_rows
+    )
 
 
 def _seed_notes(curve_sets: Sequence[CurveSet]) -> list[str]:
@@ -212,8 +232,16 @@ def budget_note(experiment: Experiment) -> list[str]:
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"
-        " the same length, but not one length with another. The ratio of the longest length to L,"
-        " “S” and “early tokens” compare lengths and are not reliable here."
+        " the same length, but not one length with another."
+    ]
+
+
+def _budget_columns_note(experiment: Experiment) -> list[str]:
+    if not budget_note(experiment):
+        return []
+    return [
+        "With this budget, the columns that compare lengths are not reliable: the ratio of the"
+        " perplexities at the longest length and at L, “S”, and “early tokens”."
     ]
 
 

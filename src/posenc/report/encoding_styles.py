@@ -7,7 +7,7 @@ of one encoding, the lines have hues near that of the encoding, range from light
 in their markers.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -97,24 +97,28 @@ def style_at(index: int) -> Style:
 
 
 def encoding_style(encoding: str) -> Style:
-    """Return the style of an encoding; see `line_styles` for custom encodings in a report."""
+    """Return the style of an encoding; see `encoding_styles` for custom ones in a report."""
     if encoding in ENCODINGS:
         return style_at(ENCODINGS.index(encoding))
     return _custom_style(crc32(encoding.encode()))
 
 
-def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
-    """Return a style for each label; `encodings` maps labels to encodings.
+def encoding_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Return the styles of the encodings in a report.
 
     An encoding that is not part of posenc gets, if possible, a color and a marker that none of the
     others has.
     """
-    names = sorted(set(encodings.values()))
-    by_encoding = {name: encoding_style(name) for name in names if name in ENCODINGS}
-    for name in names:
-        if name not in by_encoding:
-            by_encoding[name] = _distinct_style(name, by_encoding.values())
-    return _styles_by_label(encodings, by_encoding)
+    ordered = sorted({*names})
+    styles = {name: encoding_style(name) for name in ordered if name in ENCODINGS}
+    for name in (name for name in ordered if name not in ENCODINGS):
+        styles[name] = _distinct_style(name, styles.values())
+    return styles
+
+
+def line_styles(encodings: Mapping[str, str]) -> dict[str, Style]:
+    """Return a style for each label; `encodings` maps labels to encodings."""
+    return _styles_by_label(encodings, encoding_styles(encodings.values()))
 
 
 def _distinct_style(encoding: str, others: Collection[Style]) -> Style:
@@ -127,15 +131,14 @@ def _distinct_style(encoding: str, others: Collection[Style]) -> Style:
     )
 
 
-def swap_styles(names: Collection[str], encodings: Collection[str] = ()) -> dict[str, Style]:
-    """Return a style for each swap, such as `yarn factor=4`, of the trained `encodings`.
+def swap_styles(names: Collection[str], unswapped: Style = UNSWAPPED_STYLE) -> dict[str, Style]:
+    """Return a style for each swap, such as `yarn factor=4`; `unswapped` is that of `none`.
 
     A swap has the same hue in every report; several settings of it range from light to dark. The
-    dash pattern is one that no encoding has. `none` has the style of the encoding or, if there are
-    several encodings, UNSWAPPED_STYLE.
+    dash pattern is one that no encoding has.
     """
     options = {name: name.partition(" ")[0] for name in names}
-    styles = {option: _swap_style(option, encodings) for option in options.values()}
+    styles = {option: _swap_style(option, unswapped) for option in options.values()}
     return _styles_by_label(options, styles)
 
 
@@ -148,9 +151,9 @@ def _styles_by_label(groups: Mapping[str, str], styles: Mapping[str, Style]) -> 
     return by_label
 
 
-def _swap_style(option: str, encodings: Collection[str]) -> Style:
+def _swap_style(option: str, unswapped: Style) -> Style:
     if option == NO_SWAP:
-        return encoding_style(next(iter(encodings))) if len(encodings) == 1 else UNSWAPPED_STYLE
+        return unswapped
     known = option in SWAPS
     # Without the + 1, pi would have the color and marker of rope.
     index = SWAPS.index(option) + 1 if known else crc32(option.encode())

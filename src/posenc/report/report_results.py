@@ -18,7 +18,12 @@ from posenc.report.conclusions import (
 from posenc.report.confidence import MIN_SEEDS
 from posenc.report.curve_set import CurveSet, select_main_evaluation
 from posenc.report.curves import accuracy_curves, loss_curves, position_curves
-from posenc.report.encoding_styles import line_styles, swap_styles
+from posenc.report.encoding_styles import (
+    UNSWAPPED_STYLE,
+    encoding_styles,
+    line_styles,
+    swap_styles,
+)
 from posenc.report.experiment import Experiment, read_experiment
 from posenc.report.experiment_figures import perplexity_by_base, relative_perplexity_by_tokens
 from posenc.report.experimental_setup import experimental_setup
@@ -107,8 +112,13 @@ def _figures(
         if all(row.get("at_tokens") is not None for row in run.comparable_rows):
             encodings.setdefault(run.label, run.encoding)
     swaps = [c for curves in sets if curves.swapped_encoding for c in curves.curves]
-    names, swapped_encodings = dict.fromkeys(c.label for c in swaps), {c.encoding for c in swaps}
-    all_styles = {False: line_styles(encodings), True: swap_styles(names, swapped_encodings)}
+    swapped = {c.encoding for c in swaps}
+    one = encoding_styles(encodings.values())[swapped.pop()] if len(swapped) == 1 else None
+    names = dict.fromkeys(c.label for c in swaps)
+    all_styles = {
+        False: line_styles(encodings),
+        True: swap_styles(names, one or UNSWAPPED_STYLE),
+    }
     figures = []
     for section, make_chart, curve_sets in (
         ("tasks", accuracy_by_length, accuracies),

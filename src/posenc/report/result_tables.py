@@ -188,8 +188,8 @@ def _early_cells(row: ResultRow) -> list[Cell]:
         return [Cell(None), Cell(None)]
     slope, fraction = row.early_tokens.slope, row.early_tokens.fraction
     return [
-        Cell(f"{slope.mean:.2f}{_half_width(slope, '{:.2f}'.format)}"),
-        Cell(f"{fraction.mean:.0%}{_half_width(fraction, '{:.0%}'.format)}" if fraction else None),
+        Cell(f"{format(band.mean)}{_half_width(band, format)}" if band else None)
+        for band, format in ((slope, "{:.2f}".format), (fraction, "{:.0%}".format))
     ]
 
 

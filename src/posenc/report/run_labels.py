@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from posenc.config.errors import one_line
-from posenc.config.identity import identity_settings, key_without_seed
+from posenc.config.identity import SOURCE_FIELDS, identity_settings, key_without_seed
 from posenc.config.paths import groups, options
 
 LABELED_GROUPS = ("encoding", "data", "tokenizer", "model", "optimizer", "schedule")
@@ -172,7 +172,7 @@ def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any, tuple[Any, ...
     callbacks = config.get("callbacks") or {}
     yield "callbacks", list(callbacks) or None, ()
     for name, callback in callbacks.items():
-        for path, value in flatten(callback, f"callbacks.{name}"):
+        for path, value in flatten(callback, f"callbacks.{name}", exclude=["_partial_"]):
             yield path, value, ("callbacks", name)
     yield "data.fingerprint", _fingerprint(config)[:8], _data_context(config)
     yield "debug", config["choices"].get("debug"), ()
@@ -199,11 +199,15 @@ def _data_context(config: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _sources_context(config: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the options and classes of a run, whose sources differ only if code was edited."""
-    groups = (*LABELED_GROUPS, "callbacks")
-    chosen = [option for group in LABELED_GROUPS for option in _chosen_options(config, group)]
-    leaves = (leaf for group in groups for leaf in flatten(config.get(group), group, exclude=()))
-    return (*chosen, *(leaf for leaf in leaves if leaf[0].endswith("_target_")))
+    """Return all settings of the components of a run that may be user code.
+
+    If these are the same in two runs, but `sources` is not, the code was edited in between.
+    """
+    return tuple(
+        (path, format_setting(value))
+        for field in SOURCE_FIELDS
+        for path, value in flatten(config.get(field), field, exclude=())
+    )
 
 
 def _varying_settings(

@@ -58,8 +58,8 @@ def _print_main_results(console: Console, results: Results) -> None:
     for table in _short_tables(results, console):
         console.print(table)
         console.print()
-    for note in budget_note(results.experiment):
-        console.print(note)
+    for note in budget_note(results.experiment) if results.losses else ():
+        console.print(note, soft_wrap=True)
         console.print()
     for heading, verdicts in results.verdicts.by_heading.items():
         console.print(Text(f"{heading}: {summary(verdicts)}", "bold"))

@@ -177,7 +177,7 @@ def latest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def resumable_checkpoint(run: RunDirectory) -> Checkpoint | None:
-    """Return the newest intact checkpoint with a row in `metrics.jsonl` for every step before it.
+    """Return the newest intact checkpoint with a row in `metrics.jsonl` for each of its steps.
 
     Returns None if there is no intact checkpoint, so that training starts from step 0. Raises
     RunError if every intact checkpoint covers steps whose rows are missing, incomplete or out of
