@@ -20,6 +20,10 @@ RATIO_TEXT = (
     "A ratio above 1 means that the model gets worse on windows longer than in training. A ratio of"
     " 1 or below means that it does not, which may be due to fewer early tokens alone."
 )
+BUDGET_COLUMNS_NOTE = (
+    "With this budget, the columns that compare lengths are not reliable: the ratio of the"
+    " perplexities at the longest length and at L, “S”, and “early tokens”."
+)
 UNKNOWN_VARIATION = "seed-to-seed variation was not measured; small differences may be noise."
 
 
@@ -50,11 +54,12 @@ def limitations(
     lines += _code_note(experiment)
     if not losses:
         return lines
+    budget = budget_note(experiment)
     return [
         *lines,
         *_ngram_notes(losses),
-        *budget_note(experiment),
-        *_budget_columns_note(experiment),
+        *budget,
+        *([BUDGET_COLUMNS_NOTE] if budget else []),
         *_early_tokens_note(losses),
         *_few_windows_notes(losses),
         "Perplexity is per token of the tokenizer"
@@ -233,15 +238,6 @@ def budget_note(experiment: Experiment) -> list[str]:
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"
         " the same length, but not one length with another."
-    ]
-
-
-def _budget_columns_note(experiment: Experiment) -> list[str]:
-    if not budget_note(experiment):
-        return []
-    return [
-        "With this budget, the columns that compare lengths are not reliable: the ratio of the"
-        " perplexities at the longest length and at L, “S”, and “early tokens”."
     ]
 
 

@@ -112,13 +112,10 @@ def _figures(
         if all(row.get("at_tokens") is not None for row in run.comparable_rows):
             encodings.setdefault(run.label, run.encoding)
     swaps = [c for curves in sets if curves.swapped_encoding for c in curves.curves]
-    swapped = {c.encoding for c in swaps}
-    one = encoding_styles(encodings.values())[swapped.pop()] if len(swapped) == 1 else None
+    styles, swapped = encoding_styles(encodings.values()), {c.encoding for c in swaps}
+    unswapped = styles[swapped.pop()] if len(swapped) == 1 else UNSWAPPED_STYLE
     names = dict.fromkeys(c.label for c in swaps)
-    all_styles = {
-        False: line_styles(encodings),
-        True: swap_styles(names, one or UNSWAPPED_STYLE),
-    }
+    all_styles = {False: line_styles(encodings), True: swap_styles(names, unswapped)}
     figures = []
     for section, make_chart, curve_sets in (
         ("tasks", accuracy_by_length, accuracies),
