@@ -14,6 +14,7 @@ from posenc.report.experimental_setup import describe_choice
 from posenc.report.page import paragraphs
 from posenc.report.result_rows import ResultRow, ResultSet, incomparable_lengths
 from posenc.report.scale import exp, format_number
+from posenc.runs.evaluation_rows import budget_ran_out
 
 MIN_WINDOWS = 30
 RATIO_TEXT = (
@@ -139,7 +140,7 @@ def _lengths_scored_different_targets(experiment: Experiment, curves: CurveSet) 
     if PROTOCOLS[key.protocol].needs_longest_length:  # the targets are the same at all lengths
         return False
     return any(
-        row["count"] < row.get("full_count", 0)
+        budget_ran_out(row)
         and run.train_length == curves.train_length
         and replace(evaluation_key(row), swap=key.swap) == key
         for run, row in experiment.final_rows
@@ -229,11 +230,10 @@ def _code_note(experiment: Experiment) -> list[str]:
 
 def budget_note(experiment: Experiment) -> list[str]:
     """Return a warning if an evaluation budget left targets unscored."""
-    rows = [row for _, row in experiment.final_rows]
-    coverages = sorted(row["count"] / row["full_count"] for row in rows if row.get("full_count"))
-    if not coverages or coverages[0] == 1:
+    rows = [row for _, row in experiment.final_rows if budget_ran_out(row)]
+    if not rows:
         return []
-    percent = floor(1000 * coverages[0]) / 10
+    percent = floor(1000 * min(row["count"] / row["full_count"] for row in rows)) / 10
     return [
         f"Because of an evaluation budget, as few as {percent:g}% of the targets were scored."
         " Except with fixed targets, each length scored different targets, so compare encodings at"

@@ -7,7 +7,7 @@ of one encoding, the lines have hues near that of the encoding, range from light
 in their markers.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from colorsys import hls_to_rgb, rgb_to_hls
 from dataclasses import dataclass, replace
 from zlib import crc32
@@ -103,15 +103,15 @@ def encoding_style(encoding: str) -> Style:
     return _custom_style(crc32(encoding.encode()))
 
 
-def encoding_styles(names: Iterable[str]) -> dict[str, Style]:
+def encoding_styles(names: Collection[str]) -> dict[str, Style]:
     """Return the styles of the encodings in a report.
 
     An encoding that is not part of posenc gets, if possible, a color and a marker that none of the
     others has.
     """
-    ordered = sorted({*names})
-    styles = {name: encoding_style(name) for name in ordered if name in ENCODINGS}
-    for name in (name for name in ordered if name not in ENCODINGS):
+    built_in = {*names} & {*ENCODINGS}
+    styles = {name: encoding_style(name) for name in sorted(built_in)}
+    for name in sorted({*names} - built_in):
         styles[name] = _distinct_style(name, styles.values())
     return styles
 
